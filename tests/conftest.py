@@ -1,0 +1,66 @@
+"""What holds for every test: no warning passes, and nothing blocks the event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from blockbuster import BlockBuster
+
+PACKAGES = ("stepwell", "stepwell_runtime", "stepwell_queue")
+
+# Under durability "process" a small batch is committed on the loop thread: that costs less than the
+# hop to another thread would. It is the only SQLite call that may be made there.
+INLINE_COMMIT = ("stepwell_queue/sqlite/group.py", {"_commit_inline"})
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much a test does: little on every change, much in `make soak`."""
+
+    soak: bool
+
+    def __call__(self, small: int, large: int) -> int:
+        return large if self.soak else small
+
+
+def _soak() -> bool:
+    return os.environ.get("STEPWELL_SOAK", "") not in ("", "0")
+
+
+@pytest.fixture(scope="session")
+def scale() -> Scale:
+    return Scale(_soak())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if _soak():
+        return
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.skip(reason="long form only: make soak"))
+
+
+@pytest.fixture(scope="session")
+def _blockbuster() -> BlockBuster:
+    detector = BlockBuster(PACKAGES)
+    for name, function in detector.functions.items():
+        if name.startswith("sqlite3."):
+            function.can_block_in(*INLINE_COMMIT)
+    return detector
+
+
+@pytest.fixture(autouse=True)
+def _nothing_blocks_the_loop(
+    request: pytest.FixtureRequest, _blockbuster: BlockBuster
+) -> Iterator[None]:
+    if request.node.get_closest_marker("blocking"):
+        yield
+        return
+    _blockbuster.activate()
+    try:
+        yield
+    finally:
+        _blockbuster.deactivate()
