@@ -122,7 +122,7 @@ def _write_image(files: dict[str, bytes], folder: Path) -> Path:
     folder.mkdir(parents=True)
     for name, content in files.items():
         if not name.endswith("-shm"):
-            (folder / os.path.basename(name)).write_bytes(content)
+            (folder / Path(name).name).write_bytes(content)
     return folder / FILE
 
 
