@@ -1,0 +1,278 @@
+"""Calls: a decorated function bound to its arguments. Who runs a call decides how."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Generator
+from dataclasses import replace
+from datetime import datetime
+from types import CodeType
+from typing import Any, ClassVar, Generic, Self
+
+from anyio import to_thread
+from typing_extensions import TypeVar
+
+from stepwell import _options as check
+from stepwell_runtime.core.commands import ChildCommand, Command, StepCommand
+from stepwell_runtime.definitions import (
+    DEFAULT_OPTIONS,
+    CallOptions,
+    Definition,
+    Retry,
+    Seconds,
+    StepDefinition,
+    TaskDefinition,
+    WorkflowDefinition,
+)
+from stepwell_runtime.errors import OutsideWorkflow, StepInStep
+from stepwell_runtime.scope import StepScope, WorkflowScope, current
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Call(Generic[R_co]):
+    """A decorated function bound to its arguments; nothing has run yet."""
+
+    # `_built` is where workflow code built it (code, instruction), until it is awaited or handed on.
+    __slots__ = ("_built", "args", "definition", "kwargs", "options")
+
+    definition: Definition
+    word: ClassVar[str] = "call"
+
+    def __init__(
+        self,
+        definition: Definition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: CallOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self.definition = definition
+        self.args = args
+        self.kwargs = kwargs
+        self.options = options
+        self._built: tuple[CodeType, int] | None = None
+        scope = current.get()
+        if scope is not None and not isinstance(scope, StepScope):
+            frame = sys._getframe(
+                2
+            )  # past the decorated function (or with_options): the user's line
+            self._built = frame.f_code, frame.f_lasti
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        values = [repr(value) for value in self.args]
+        values += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        return f"<{self.word} call {self.definition.name}({', '.join(values)})>"
+
+    def __del__(self) -> None:
+        built: tuple[CodeType, int] | None = getattr(self, "_built", None)
+        if built is not None:
+            code, instruction = built
+            warnings.warn_explicit(
+                f"the {self.word} call {self.definition.name}(…) was built in a workflow and never awaited: "
+                "put await before it, or hand it to parallel, race, compensate or start",
+                RuntimeWarning,
+                code.co_filename,
+                line_of(code, instruction),
+            )
+
+    def hand_on(self) -> Self:
+        """Say that someone will see to this call, so that it does not warn."""
+        self._built = None
+        return self
+
+    def replaced(self, changes: dict[str, Any]) -> CallOptions:
+        """Return the options with what is not None in `changes`; the twin made with them takes this call's place."""
+        self._built = None
+        return replace(
+            self.options, **{name: value for name, value in changes.items() if value is not None}
+        )
+
+
+def line_of(code: CodeType, instruction: int) -> int:
+    """Return the line of an instruction; worked out only when it is needed, which is seldom."""
+    for index, position in enumerate(code.co_positions()):
+        if index == instruction // 2 and position[0] is not None:
+            return position[0]
+    return code.co_firstlineno
+
+
+class StepCall(Call[R_co]):
+    """A call of a step. Awaited in a workflow it is a durable step, elsewhere it runs the function."""
+
+    __slots__ = ()
+    definition: StepDefinition
+    word = "step"
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        self._built = None
+        scope = current.get()
+        if scope is None or isinstance(scope, StepScope):
+            return (yield from run_plainly(self, scope).__await__())
+        if scope.closing:
+            scope.refuse()
+        command = StepCommand(self.definition, self.args, self.kwargs, self.options)
+        command.handling = sys.exception()
+        result: R_co = yield command
+        return result
+
+    def with_options(
+        self,
+        *,
+        timeout: Seconds | None = None,
+        retry: Retry | None = None,
+        queue: str | None = None,
+    ) -> Self:
+        """Return this call with other options; None leaves what the decorator says. `timeout` is in seconds."""
+        if queue is not None and self.definition.queue is None:
+            raise ValueError(
+                f"step {self.definition.name!r} has no queue of its own, so other workers do not know it: "
+                "declare it with @step(queue=…), then with_options(queue=…) can choose another one"
+            )
+        options = self.replaced(
+            {
+                "timeout": check.positive_seconds(timeout, "timeout"),
+                "retry": check.retry(retry),
+                "queue": check.text(queue, "queue"),
+            }
+        )
+        return type(self)(self.definition, self.args, self.kwargs, options)
+
+
+class TaskCall(Call[R_co]):
+    """A call of a task. Awaited in a workflow it is a child run, elsewhere it runs the function."""
+
+    __slots__ = ()
+    definition: TaskDefinition
+    word = "task"
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        self._built = None
+        scope = current.get()
+        if scope is None or isinstance(scope, StepScope):
+            return (yield from run_plainly(self, scope).__await__())
+        return (yield from await_child(self, scope))
+
+    def with_options(
+        self,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        timeout: Seconds | None = None,
+        deadline: Seconds | None = None,
+        retry: Retry | None = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        at: datetime | None = None,
+    ) -> Self:
+        """Return this call with other options; None leaves what the decorator says.
+
+        `timeout` of one attempt, `deadline` in total and `delay` before the start are in seconds; `at` is an aware
+        datetime before which it does not start. A higher `priority` goes first.
+        """
+        options = self.replaced(
+            {
+                "id": check.text(id, "id"),
+                "queue": check.text(queue, "queue"),
+                "timeout": check.positive_seconds(timeout, "timeout"),
+                "deadline": check.positive_seconds(deadline, "deadline"),
+                "retry": check.retry(retry),
+                "priority": check.priority(priority),
+                **check.start_time(delay, at),
+            }
+        )
+        return type(self)(self.definition, self.args, self.kwargs, options)
+
+
+class WorkflowCall(Call[R_co]):
+    """A call of a workflow. Awaited in a workflow it is a child run; elsewhere an app starts it."""
+
+    __slots__ = ()
+    definition: WorkflowDefinition
+    word = "workflow"
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        self._built = None
+        scope = current.get()
+        if scope is None or isinstance(scope, StepScope):
+            raise OutsideWorkflow(
+                f"await {self.definition.name}(…)",
+                "use `await app.start(…)`, or `await app.run(…)` to execute it here",
+            )
+        return (yield from await_child(self, scope))
+
+    def with_options(
+        self,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        deadline: Seconds | None = None,
+        priority: int | None = None,
+        delay: Seconds | None = None,
+        at: datetime | None = None,
+    ) -> Self:
+        """Return this call with other options; None leaves what the decorator says.
+
+        `deadline` in total and `delay` before the start are in seconds; `at` is an aware datetime before which
+        it does not start. A higher `priority` goes first.
+        """
+        options = self.replaced(
+            {
+                "id": check.text(id, "id"),
+                "queue": check.text(queue, "queue"),
+                "deadline": check.positive_seconds(deadline, "deadline"),
+                "priority": check.priority(priority),
+                **check.start_time(delay, at),
+            }
+        )
+        return type(self)(self.definition, self.args, self.kwargs, options)
+
+
+def await_child(call: Call[R_co], scope: WorkflowScope) -> Generator[Command, Any, R_co]:
+    if scope.closing:
+        scope.refuse()
+    command = ChildCommand(call.definition, call.args, call.kwargs, call.options)
+    command.handling = sys.exception()
+    result: R_co = yield command
+    return result
+
+
+async def run_plainly(call: Call[R_co], scope: StepScope | None) -> R_co:
+    """Run the function of a step or task call here, with no durability: in a step, or outside of any run."""
+    definition = call.definition
+    if scope is None:
+        refuse_in_discarded_workflow()
+    elif isinstance(definition, StepDefinition):
+        refuse_run_of_its_own(definition, scope)
+    if definition.is_async:
+        result: R_co = await definition.fn(*call.args, **call.kwargs)
+        return result
+    outcome = await to_thread.run_sync(functools.partial(definition.fn, *call.args, **call.kwargs))
+    return await outcome if inspect.isawaitable(outcome) else outcome
+
+
+def refuse_in_discarded_workflow() -> None:
+    # A workflow that the garbage collector closes runs its `finally` outside of any scope: nothing may execute there.
+    error = sys.exception()
+    if isinstance(error, GeneratorExit):
+        raise error
+
+
+def refuse_run_of_its_own(definition: StepDefinition, scope: StepScope) -> None:
+    option = (
+        "queue="
+        if definition.queue is not None
+        else "compensate="
+        if definition.compensate is not None
+        else None
+    )
+    if option is not None:
+        raise StepInStep(
+            f"step {definition.name!r} has {option}, which needs a run, but it was awaited inside {scope.name!r}, "
+            "where a step is a plain function: await it in the workflow, or take the option away"
+        )

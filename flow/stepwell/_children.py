@@ -1,0 +1,42 @@
+"""The handle of a detached child."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from stepwell_runtime.core.commands import JoinCommand
+from stepwell_runtime.errors import OutsideWorkflow
+from stepwell_runtime.scope import step_scope, workflow_scope
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class ChildRun(Generic[R]):
+    """A detached child of a workflow. It is a value: it can be passed to steps and returned."""
+
+    id: str
+
+    async def result(self) -> R:
+        """Wait for the child's result, durably in a workflow; raises what the child raised, or RunCancelled.
+
+        Raises OutsideWorkflow where neither a workflow nor a step is running.
+        """
+        scope = workflow_scope()
+        if scope is not None:
+            if scope.closing:
+                scope.refuse()
+            found: R = await JoinCommand(self.id, Any)
+            return found
+        step = step_scope()
+        if step is None or step.app is None:
+            raise OutsideWorkflow(
+                "ChildRun.result()", "use `await app.get(child.id, definition).result()`"
+            )
+        found = await step.app.get(self.id).result()
+        return found
+
+
+# Stored as `stepwell:ChildRun`, so that stored handles outlive a move of this module.
+ChildRun.__module__ = "stepwell"

@@ -1,0 +1,260 @@
+"""What a decorator knows of its function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from stepwell_queue.contract import Identity, Kind
+from stepwell_runtime.errors import DefinitionError
+
+Seconds = float | timedelta
+
+
+def seconds(value: Seconds | int, what: str) -> float:
+    """Return `value` in seconds; refuse bool, NaN, infinities and negative spans."""
+    if isinstance(value, timedelta):
+        number = value.total_seconds()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        raise TypeError(f"{what} takes seconds (a number) or a timedelta, not {value!r}")
+    if not 0 <= number < float("inf"):
+        raise ValueError(f"{what} must be a finite span >= 0, not {value!r}")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a failed step or task is tried again.
+
+    `attempts` is the total number of executions (1 = no retry). The n-th retry waits a random time between half of and the whole of
+    `min(delay * factor**(n-1), max_delay)` seconds; exactly that time with `jitter=False`. Only exceptions of `retry_on`
+    and not of `give_up_on` are retried.
+    """
+
+    attempts: int = 1
+    delay: Seconds = 1.0
+    factor: float = 2.0
+    max_delay: Seconds = 60.0
+    jitter: bool = True
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ValueError(f"Retry(attempts=…) is the total number of executions, at least 1, not {self.attempts!r}")
+        if isinstance(self.factor, bool) or not self.factor >= 1:
+            raise ValueError(f"Retry(factor=…) must be >= 1, not {self.factor!r}")
+        object.__setattr__(self, "delay", seconds(self.delay, "Retry(delay=…)"))
+        object.__setattr__(self, "max_delay", seconds(self.max_delay, "Retry(max_delay=…)"))
+        for name in ("retry_on", "give_up_on"):
+            given = getattr(self, name)
+            classes = given if isinstance(given, tuple) else (given,)
+            if not all(isinstance(c, type) and issubclass(c, BaseException) for c in classes):
+                raise TypeError(f"Retry({name}=…) takes exception classes, not {given!r}")
+            object.__setattr__(self, name, classes)
+
+    def wants(self, error: BaseException, failures: int) -> bool:
+        """Whether to try again after the `failures`-th failure."""
+        if failures >= self.attempts or isinstance(error, self.give_up_on):
+            return False
+        return isinstance(error, self.retry_on)
+
+    def delay_after(self, failures: int, chance: random.Random) -> float:
+        """Seconds to wait after the `failures`-th failure."""
+        longest = float(self.max_delay)  # type: ignore[arg-type]  # made a float in __post_init__
+        try:
+            wait = min(float(self.delay) * self.factor ** (failures - 1), longest)  # type: ignore[arg-type]  # likewise
+        except OverflowError:
+            wait = longest
+        return wait * chance.uniform(0.5, 1.0) if self.jitter else wait
+
+
+NO_RETRY = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What `with_options` overrides for one call; None = as the decorator says."""
+
+    id: str | None = None
+    queue: str | None = None
+    timeout: float | None = None
+    deadline: float | None = None
+    retry: Retry | None = None
+    priority: int | None = None
+    delay: float | None = None
+    at: float | None = None
+
+
+DEFAULT_OPTIONS = CallOptions()
+
+
+def resolved_annotations(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of `fn` by name; what cannot be resolved is Any."""
+    target = inspect.unwrap(fn.func if isinstance(fn, functools.partial) else fn)
+    if not inspect.isroutine(target):
+        target = type(target).__call__
+    try:
+        return get_type_hints(target, include_extras=True)
+    except Exception:  # noqa: BLE001 - whatever evaluating a user's annotation raises
+        return {name: _resolved(value, target) for name, value in getattr(target, "__annotations__", {}).items()}
+
+
+def _resolved(annotation: Any, owner: Callable[..., Any]) -> Any:
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(holder, globalns=getattr(owner, "__globals__", {}), include_extras=True)["it"]
+    except Exception:  # noqa: BLE001 - likewise
+        return Any
+
+
+def awaited_type(annotation: Any) -> Any:
+    """Return what awaiting a value of this type gives: R for Awaitable[R] and Coroutine[…, …, R], else itself."""
+    if get_origin(annotation) in (Awaitable, Coroutine):
+        return (get_args(annotation) or (Any,))[-1]
+    return annotation
+
+
+@dataclass(slots=True, eq=False)
+class Definition:
+    """The common part of a decorated function."""
+
+    fn: Callable[..., Any]
+    name: str
+    version: int = 1
+    queue: str | None = None
+    is_async: bool = True
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    signature: inspect.Signature = field(default_factory=inspect.Signature)
+    types: tuple[dict[str, Any], Any] | None = None
+    """Types of the parameters and of the result; None = found in the annotations when first asked for."""
+    plain_arity: tuple[int, int] | None = None
+    """(fewest, most) positional arguments if a call without keywords needs no binding; None = always bind."""
+
+    @property
+    def kind(self) -> Kind:
+        raise NotImplementedError
+
+    @property
+    def parameter_types(self) -> dict[str, Any]:
+        return self._annotated()[0]
+
+    @property
+    def result_type(self) -> Any:
+        return self._annotated()[1]
+
+    def _annotated(self) -> tuple[dict[str, Any], Any]:
+        # Not at decoration: annotations may name classes that are defined further down.
+        if self.types is None:
+            hints = resolved_annotations(self.fn)
+            result = hints.pop("return", Any)
+            self.types = hints, awaited_type(result)
+        return self.types
+
+    @property
+    def word(self) -> str:
+        return self.kind.name.lower()
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.kind, self.name, self.version)
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError, naming the function, when the arguments do not fit its signature."""
+        arity = self.plain_arity
+        if arity is not None and not kwargs and arity[0] <= len(args) <= arity[1]:
+            return
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+
+
+@dataclass(slots=True, eq=False)
+class StepDefinition(Definition):
+    retry: Retry = NO_RETRY
+    timeout: float | None = None
+    compensate: Callable[[Any], Any] | None = None
+    on_cancel: Literal["finish", "interrupt"] = "finish"
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.STEP
+
+
+@dataclass(slots=True, eq=False)
+class TaskDefinition(Definition):
+    retry: Retry = NO_RETRY
+    timeout: float | None = None
+    deadline: float | None = None
+    max_crashes: int = 3
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TASK
+
+
+@dataclass(slots=True, eq=False)
+class WorkflowDefinition(Definition):
+    on_failure: Literal["rollback", "hold"] = "rollback"
+    deadline: float | None = None
+    max_crashes: int = 3
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.WORKFLOW
+
+
+class Registry:
+    """The workflows, tasks and `queue=` steps that a process has code for."""
+
+    def __init__(self) -> None:
+        self._found: dict[Identity, Definition] = {}
+        self._clashes: dict[Identity, tuple[Definition, Definition]] = {}
+
+    def add(self, definition: Definition) -> None:
+        """Register; a redefinition (same module, or same file and line) replaces, another one is kept as a clash."""
+        identity = definition.identity
+        known = self._found.get(identity)
+        if known is not None and known.module != definition.module and known.place != definition.place:
+            self._clashes.setdefault(identity, (known, definition))
+            return
+        self._found[identity] = definition
+        clash = self._clashes.get(identity)
+        if clash is not None and clash[1].module == definition.module:
+            self._clashes[identity] = (clash[0], definition)
+
+    def get(self, identity: Identity) -> Definition | None:
+        return self._found.get(identity)
+
+    def select(self, modules: frozenset[str] | None) -> dict[Identity, Definition]:
+        """Return what a worker limited to `modules` (None: all) serves; raise DefinitionError on a clash among them."""
+        chosen: dict[Identity, Definition] = {}
+        for identity, definition in self._found.items():
+            rival = self._clashes.get(identity)
+            both = [d for d in ((definition,) if rival is None else rival) if modules is None or d.module in modules]
+            if len(both) > 1:
+                raise DefinitionError(
+                    f"two {definition.word}s are called {identity.name!r} (version {identity.version}): "
+                    f"{both[0].place} and {both[1].place}; give one of them name=… or version=…, or limit the app with include=…"
+                )
+            if both:
+                chosen[identity] = both[0]
+        return chosen
+
+
+registry = Registry()
