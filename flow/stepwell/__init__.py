@@ -1,10 +1,12 @@
 """Durable workflows and job queues for Python."""
 
+from stepwell._branches import parallel, race
 from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
 from stepwell._children import ChildRun
-from stepwell._decorators import Step, Task, Workflow, step, task, workflow
+from stepwell._decorated import Step, Task, Workflow
+from stepwell._decorators import step, task, workflow
 from stepwell._log import Logger, get_logger
-from stepwell._primitives import Undo, compensate, parallel, race, sleep, sleep_until, start
+from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
 from stepwell._scopes import current_app, current_run, current_step, now, random, uuid4
 from stepwell._signals import Signal, wait_for_signal
 from stepwell_queue.errors import (

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from datetime import datetime
 from types import CodeType
-from typing import Any, ClassVar, Generic, Self
+from typing import Any, ClassVar, Generic, Self, TypeGuard
 
 from anyio import to_thread
 from typing_extensions import TypeVar
@@ -36,10 +36,10 @@ R_co = TypeVar("R_co", covariant=True)
 class Call(Generic[R_co]):
     """A decorated function bound to its arguments; nothing has run yet."""
 
-    # `_built` is where workflow code built it (code, instruction), until it is awaited or handed on.
+    # `_built`: where workflow code built it (code, instruction), until it is awaited or handed on.
     __slots__ = ("_built", "args", "definition", "kwargs", "options")
 
-    definition: Definition
+    definition: Any  # a Definition; each kind of call says which
     word: ClassVar[str] = "call"
 
     def __init__(
@@ -74,8 +74,9 @@ class Call(Generic[R_co]):
         if built is not None:
             code, instruction = built
             warnings.warn_explicit(
-                f"the {self.word} call {self.definition.name}(…) was built in a workflow and never awaited: "
-                "put await before it, or hand it to parallel, race, compensate or start",
+                f"the {self.word} call {self.definition.name}(…) was built in a workflow "
+                "and never awaited: put await before it, or hand it to parallel, race, compensate "
+                "or start",
                 RuntimeWarning,
                 code.co_filename,
                 line_of(code, instruction),
@@ -87,11 +88,15 @@ class Call(Generic[R_co]):
         return self
 
     def replaced(self, changes: dict[str, Any]) -> CallOptions:
-        """Return the options with what is not None in `changes`; the twin made with them takes this call's place."""
+        """Return the options with what is not None in `changes`, for a twin in its place."""
         self._built = None
         return replace(
             self.options, **{name: value for name, value in changes.items() if value is not None}
         )
+
+
+def is_call(value: object) -> TypeGuard[Call[Any]]:
+    return isinstance(value, Call)
 
 
 def line_of(code: CodeType, instruction: int) -> int:
@@ -103,7 +108,7 @@ def line_of(code: CodeType, instruction: int) -> int:
 
 
 class StepCall(Call[R_co]):
-    """A call of a step. Awaited in a workflow it is a durable step, elsewhere it runs the function."""
+    """A call of a step. Awaited in a workflow it is durable, elsewhere it runs the function."""
 
     __slots__ = ()
     definition: StepDefinition
@@ -128,11 +133,15 @@ class StepCall(Call[R_co]):
         retry: Retry | None = None,
         queue: str | None = None,
     ) -> Self:
-        """Return this call with other options; None leaves what the decorator says. `timeout` is in seconds."""
+        """Return this call with other options; None leaves what the decorator says.
+
+        `timeout` of one attempt is in seconds.
+        """
         if queue is not None and self.definition.queue is None:
             raise ValueError(
-                f"step {self.definition.name!r} has no queue of its own, so other workers do not know it: "
-                "declare it with @step(queue=…), then with_options(queue=…) can choose another one"
+                f"step {self.definition.name!r} has no queue of its own, so other workers do not "
+                "know it: declare it with @step(queue=…), then with_options(queue=…) can choose "
+                "another one"
             )
         options = self.replaced(
             {
@@ -172,8 +181,8 @@ class TaskCall(Call[R_co]):
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `timeout` of one attempt, `deadline` in total and `delay` before the start are in seconds; `at` is an aware
-        datetime before which it does not start. A higher `priority` goes first.
+        `timeout` of one attempt, `deadline` in total and `delay` before the start are in seconds;
+        `at` is an aware datetime before which it does not start. A higher `priority` goes first.
         """
         options = self.replaced(
             {
@@ -218,8 +227,8 @@ class WorkflowCall(Call[R_co]):
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `deadline` in total and `delay` before the start are in seconds; `at` is an aware datetime before which
-        it does not start. A higher `priority` goes first.
+        `deadline` in total and `delay` before the start are in seconds; `at` is an aware datetime
+        before which it does not start. A higher `priority` goes first.
         """
         options = self.replaced(
             {
@@ -243,8 +252,8 @@ def await_child(call: Call[R_co], scope: WorkflowScope) -> Generator[Command, An
 
 
 async def run_plainly(call: Call[R_co], scope: StepScope | None) -> R_co:
-    """Run the function of a step or task call here, with no durability: in a step, or outside of any run."""
-    definition = call.definition
+    """Run the function of a step or task call here: in a step, or outside of any run."""
+    definition: Definition = call.definition
     if scope is None:
         refuse_in_discarded_workflow()
     elif isinstance(definition, StepDefinition):
@@ -252,12 +261,16 @@ async def run_plainly(call: Call[R_co], scope: StepScope | None) -> R_co:
     if definition.is_async:
         result: R_co = await definition.fn(*call.args, **call.kwargs)
         return result
-    outcome = await to_thread.run_sync(functools.partial(definition.fn, *call.args, **call.kwargs))
-    return await outcome if inspect.isawaitable(outcome) else outcome
+    outcome: Any = await to_thread.run_sync(
+        functools.partial(definition.fn, *call.args, **call.kwargs)
+    )
+    plain: R_co = await outcome if inspect.isawaitable(outcome) else outcome
+    return plain
 
 
 def refuse_in_discarded_workflow() -> None:
-    # A workflow that the garbage collector closes runs its `finally` outside of any scope: nothing may execute there.
+    # A workflow closed by the garbage collector runs its `finally` outside of any scope:
+    # nothing may execute there.
     error = sys.exception()
     if isinstance(error, GeneratorExit):
         raise error
@@ -273,6 +286,7 @@ def refuse_run_of_its_own(definition: StepDefinition, scope: StepScope) -> None:
     )
     if option is not None:
         raise StepInStep(
-            f"step {definition.name!r} has {option}, which needs a run, but it was awaited inside {scope.name!r}, "
-            "where a step is a plain function: await it in the workflow, or take the option away"
+            f"step {definition.name!r} has {option}, which needs a run, but it was awaited inside "
+            f"{scope.name!r}, where a step is a plain function: await it in the workflow, or take "
+            "the option away"
         )

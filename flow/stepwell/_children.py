@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from stepwell_runtime.core.commands import JoinCommand
 from stepwell_runtime.errors import OutsideWorkflow
 from stepwell_runtime.scope import step_scope, workflow_scope
+
+if TYPE_CHECKING:
+    from stepwell._app.app import Stepwell
 
 R = TypeVar("R")
 
@@ -19,9 +22,10 @@ class ChildRun(Generic[R]):
     id: str
 
     async def result(self) -> R:
-        """Wait for the child's result, durably in a workflow; raises what the child raised, or RunCancelled.
+        """Wait for the child's result, durably in a workflow.
 
-        Raises OutsideWorkflow where neither a workflow nor a step is running.
+        Raises what the child raised, or RunCancelled; OutsideWorkflow where neither a workflow nor
+        a step is running.
         """
         scope = workflow_scope()
         if scope is not None:
@@ -34,8 +38,8 @@ class ChildRun(Generic[R]):
             raise OutsideWorkflow(
                 "ChildRun.result()", "use `await app.get(child.id, definition).result()`"
             )
-        found = await step.app.get(self.id).result()
-        return found
+        found = await cast("Stepwell", step.app).get(self.id).result()
+        return cast("R", found)
 
 
 # Stored as `stepwell:ChildRun`, so that stored handles outlive a move of this module.

@@ -1,20 +1,24 @@
-"""`@workflow`, `@step` and `@task`, and the objects they make of functions."""
+"""`@workflow`, `@step` and `@task`."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from types import MethodType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, cast, overload
-
-from typing_extensions import TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from stepwell import _options as check
-from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
+from stepwell._calls import Call, is_call
+from stepwell._decorated import (
+    Step,
+    StepDecorator,
+    Task,
+    TaskDecorator,
+    UndoableDecorator,
+    Workflow,
+    WorkflowDecorator,
+)
 from stepwell._definitions import checked, common_fields, shown, timeout_of
 from stepwell_runtime.definitions import (
     NO_RETRY,
-    Definition,
     Retry,
     Seconds,
     StepDefinition,
@@ -25,151 +29,7 @@ from stepwell_runtime.definitions import (
 from stepwell_runtime.errors import DefinitionError
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R = TypeVar("R")
-S = TypeVar("S")
-T = TypeVar("T")
-R_co = TypeVar("R_co", covariant=True)
-F_co = TypeVar("F_co", covariant=True, default=Any)
-
-
-class _Decorated:
-    """What steps, tasks and workflows share: they look like their function, and calling them makes a call."""
-
-    definition: Definition
-    __name__: str
-    __qualname__: str
-
-    def __init__(self, definition: Definition) -> None:
-        functools.update_wrapper(cast("Callable[..., Any]", self), definition.fn)
-        self.definition = definition
-
-    @property
-    def name(self) -> str:
-        """The durable name."""
-        return self.definition.name
-
-    @property
-    def version(self) -> int:
-        """The durable version."""
-        return self.definition.version
-
-    def __repr__(self) -> str:
-        return f"<{self.definition.word} {self.definition.name} from {self.definition.place}>"
-
-
-class Step(_Decorated, Generic[P, R_co, F_co]):
-    """A side effect whose result is journaled. Calling it makes a call and runs nothing."""
-
-    definition: StepDefinition
-
-    @property
-    def fn(self) -> Callable[P, F_co]:
-        """The function that was decorated."""
-        return self.definition.fn
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> StepCall[R_co]:
-        definition = self.definition
-        arity = definition.plain_arity
-        if kwargs or arity is None or not arity[0] <= len(args) <= arity[1]:
-            definition.bind(args, kwargs)
-        return StepCall(definition, args, kwargs)
-
-    @overload
-    def __get__(self, obj: None, owner: type[Any], /) -> Self: ...
-    @overload
-    def __get__(
-        self: Callable[Concatenate[T, Q], S], obj: T, owner: type[Any], /
-    ) -> Callable[Q, S]: ...
-    def __get__(self, obj: Any, owner: type[Any], /) -> Any:
-        return self if obj is None else MethodType(self, obj)
-
-
-class Task(_Decorated, Generic[P, R_co, F_co]):
-    """A plain queue job. Calling it makes a call and runs nothing."""
-
-    definition: TaskDefinition
-
-    @property
-    def fn(self) -> Callable[P, F_co]:
-        """The function that was decorated."""
-        return self.definition.fn
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall[R_co]:
-        definition = self.definition
-        arity = definition.plain_arity
-        if kwargs or arity is None or not arity[0] <= len(args) <= arity[1]:
-            definition.bind(args, kwargs)
-        return TaskCall(definition, args, kwargs)
-
-    @overload
-    def __get__(self, obj: None, owner: type[Any], /) -> Self: ...
-    @overload
-    def __get__(
-        self: Callable[Concatenate[T, Q], S], obj: T, owner: type[Any], /
-    ) -> Callable[Q, S]: ...
-    def __get__(self, obj: Any, owner: type[Any], /) -> Any:
-        return self if obj is None else MethodType(self, obj)
-
-
-class Workflow(_Decorated, Generic[P, R_co]):
-    """Deterministic orchestration of steps. Calling it makes a call and runs nothing."""
-
-    definition: WorkflowDefinition
-
-    @property
-    def fn(self) -> Callable[P, Coroutine[Any, Any, R_co]]:
-        """The function that was decorated."""
-        return self.definition.fn
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowCall[R_co]:
-        definition = self.definition
-        arity = definition.plain_arity
-        if kwargs or arity is None or not arity[0] <= len(args) <= arity[1]:
-            definition.bind(args, kwargs)
-        return WorkflowCall(definition, args, kwargs)
-
-    @overload
-    def __get__(self, obj: None, owner: type[Any], /) -> Self: ...
-    @overload
-    def __get__(
-        self: Callable[Concatenate[T, Q], S], obj: T, owner: type[Any], /
-    ) -> Callable[Q, S]: ...
-    def __get__(self, obj: Any, owner: type[Any], /) -> Any:
-        return self if obj is None else MethodType(self, obj)
-
-
-class StepDecorator(Protocol):
-    """What `step(…)` with options returns."""
-
-    @overload
-    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Step[P, R, R]: ...
-
-
-class UndoableDecorator(Protocol[R]):
-    """What `step(compensate=…)` returns: the undo takes what the step returns."""
-
-    @overload
-    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Step[P, R, Awaitable[R]]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Step[P, R, R]: ...
-
-
-class TaskDecorator(Protocol):
-    """What `task(…)` with options returns."""
-
-    @overload
-    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Task[P, R, Awaitable[R]]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Task[P, R, R]: ...
-
-
-class WorkflowDecorator(Protocol):
-    """What `workflow(…)` with options returns."""
-
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
 
 
 @overload
@@ -209,10 +69,11 @@ def step(
     on_cancel: Literal["finish", "interrupt"] = "finish",
     queue: str | None = None,
 ) -> Any:
-    """Make a function a step: its result is journaled, so that it is not executed again. A plain one runs in a thread.
+    """Make a function a step: its result is journaled, so that it is not executed again.
 
-    `retry`: None = one attempt. `timeout`: seconds for one attempt; None = no limit. `compensate` makes the call that
-    undoes it out of its result. `on_cancel`: "finish" lets a step that has begun end, "interrupt" stops it.
+    A plain function runs in a thread. `retry`: None = one attempt. `timeout`: seconds for one
+    attempt; None = no limit. `compensate` makes the call that undoes it out of its result.
+    `on_cancel`: "finish" lets a step that has begun end, "interrupt" stops it.
     `queue`: executed by a worker that serves this queue; None = in the worker that holds the run.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a step.
     """
@@ -261,10 +122,11 @@ def task(
     deadline: Seconds | None = None,
     max_crashes: int = 3,
 ) -> Any:
-    """Make a function a task: a plain queue job. A plain one runs in a thread.
+    """Make a function a task: a plain queue job. A plain function runs in a thread.
 
-    `queue`: None = "default". `retry`: None = one attempt. `timeout`: seconds for one attempt, `deadline`: seconds in
-    total from its start; None = no limit. `max_crashes`: how many workers may die in it before it fails.
+    `queue`: None = "default". `retry`: None = one attempt. `timeout`: seconds for one attempt,
+    `deadline`: seconds in total from its start; None = no limit. `max_crashes`: how many workers
+    may die in it before it fails.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a task.
     """
 
@@ -307,9 +169,10 @@ def workflow(
 ) -> Any:
     """Make an `async def` a workflow: deterministic code that resumes where it stopped.
 
-    `queue`: None = "default". `on_failure`: "rollback" runs the undos, "hold" waits for an operator first.
-    `deadline`: seconds in total from its start; None = no limit. `max_crashes`: how many workers in a row may die
-    without progress before the steps that were running fail with WorkerCrashed.
+    `queue`: None = "default". `on_failure`: "rollback" runs the undos, "hold" waits for an operator
+    first. `deadline`: seconds in total from its start; None = no limit. `max_crashes`: how many
+    workers in a row may die without progress before the steps that were running fail with
+    WorkerCrashed.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a workflow.
     """
 
@@ -335,16 +198,17 @@ def undo_maker(
         return None
     if not callable(compensate):
         raise DefinitionError(
-            f"@step {shown(fn)}: compensate= takes a step, or a function of the result that returns a call, "
-            f"not {compensate!r}"
+            f"@step {shown(fn)}: compensate= takes a step, or a function of the result that "
+            f"returns a call, not {compensate!r}"
         )
 
     def make(result: Any) -> Call[Any]:
         call: Any = compensate(result)
-        if not isinstance(call, Call):
+        if not is_call(call):
             raise TypeError(
-                f"compensate= of step {shown(fn)} must return a call such as undo(result), not {call!r}"
+                f"compensate= of step {shown(fn)} must return a call such as undo(result), "
+                f"not {call!r}"
             )
-        return cast("Call[Any]", call).hand_on()
+        return call.hand_on()
 
     return make

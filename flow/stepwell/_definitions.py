@@ -18,7 +18,7 @@ Fn = Callable[..., Any]
 def common_fields(
     fn: Fn, word: str, name: str | None, version: int, queue: str | None
 ) -> dict[str, Any]:
-    """Return the fields that every definition has; raise DefinitionError, with the remedy, for what cannot be one."""
+    """Return the fields that every definition has; raise DefinitionError for what cannot be one."""
     refuse_unfit(fn, word)
     signature = signature_of(fn, word)
     code = getattr(inner_function(fn), "__code__", None)
@@ -37,7 +37,7 @@ def common_fields(
 
 
 def checked(word: str, fn: Fn, rule: Callable[..., Any], value: Any, *rest: Any) -> Any:
-    """Apply a check of `_options`; its refusal becomes a DefinitionError that names the function."""
+    """Apply a check of `_options`; its refusal becomes a DefinitionError naming the function."""
     try:
         return rule(value, *rest)
     except (TypeError, ValueError) as error:
@@ -51,7 +51,7 @@ def timeout_of(word: str, fn: Fn, value: Seconds | None, what: str = "timeout") 
 
 def refuse_unfit(fn: Fn, word: str) -> None:
     given: Any = fn
-    if isinstance(given, (staticmethod, classmethod)):
+    if type(given) in (staticmethod, classmethod):
         kind = type(given).__name__
         raise DefinitionError(f"@{word} stands above @{kind}: put @{kind} above @{word}")
     if inspect.isclass(given) or not callable(given):
@@ -119,7 +119,7 @@ def durable_name(fn: Fn, word: str, name: str | None) -> str:
 
 
 def plain_arity(signature: inspect.Signature) -> tuple[int, int] | None:
-    """Return the fewest and most positional arguments that fit without binding; None if keywords are needed."""
+    """Return the fewest and most positional arguments that fit; None if keywords are needed."""
     fewest = most = 0
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:

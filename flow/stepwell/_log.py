@@ -1,4 +1,4 @@
-"""A logger that knows the run, step and attempt, and does not repeat a workflow's lines on replay."""
+"""A logger that knows the run and step, and does not repeat a workflow's lines on replay."""
 
 from __future__ import annotations
 
@@ -72,5 +72,8 @@ class Logger:
 
 
 def get_logger(name: str | None = None, /, **values: Any) -> Logger:
-    """Return a logger for workflows, steps and tasks; `values` are added to every line. `name`: None = structlog's own."""
+    """Return a logger for workflows, steps and tasks; `values` are added to every line.
+
+    `name` is handed to structlog.get_logger; None = no name.
+    """
     return Logger(name, values)

@@ -34,7 +34,8 @@ def wall_time(value: datetime, what: str) -> float:
         raise TypeError(f"{what} takes an aware datetime, not {value!r}")
     if given.utcoffset() is None:
         raise ValueError(
-            f"{what} takes an aware datetime; {value!r} has no time zone: add tzinfo=UTC or another zone"
+            f"{what} takes an aware datetime; {value!r} has no time zone: "
+            "add tzinfo=UTC or another zone"
         )
     return given.timestamp()
 
@@ -47,7 +48,7 @@ def start_time(delay: Seconds | None, at: datetime | None) -> dict[str, float | 
 
 
 def text(value: str | None, what: str, longest: int = 255) -> str | None:
-    """Return `value` if it is a non-empty printable string of at most `longest` characters, or None."""
+    """Return `value`: a printable string of 1 to `longest` characters, or None."""
     given: Any = value
     if given is None:
         return None

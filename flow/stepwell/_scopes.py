@@ -33,7 +33,7 @@ def enter_workflow(what: str, in_step: str) -> WorkflowScope:
 
 
 def now() -> datetime:
-    """Return the run's time (aware, UTC): when the last thing happened to it; the same at every replay."""
+    """Return the run's time (aware, UTC): when the last thing happened to it, also on replay."""
     scope = in_workflow("now()", "use datetime.now(UTC)")
     return datetime.fromtimestamp(scope.now(), UTC)
 
@@ -51,14 +51,15 @@ def random() -> Random:
 
 
 def current_run() -> RunFacts:
-    """Return what the running workflow may know of itself: id, workflow, attempt, scheduled_at, …"""
+    """Return what the running workflow may know of itself: id, workflow, attempt and so on."""
     return in_workflow("current_run()", "use current_step().run_id").facts
 
 
 def current_step() -> StepScope:
-    """Return the attempt that is running: run_id, path, attempt, `key` (the same across retries), cancelled.
+    """Return the attempt that is running: run_id, path, attempt, key, cancelled.
 
-    Raises DurabilityError outside of a step or task.
+    The key is the same across retries and crashes. Raises DurabilityError outside of steps and
+    tasks.
     """
     scope = step_scope()
     if scope is None:

@@ -60,8 +60,8 @@ async def wait_for_signal(
 ) -> Any:
     """Wait for the oldest signal of this name that nobody took yet, and return its value.
 
-    `timeout` in seconds; None waits for ever, 0 only looks. When it has passed, `default` is returned if there is one,
-    else SignalTimeout is raised. Raises OutsideWorkflow.
+    `timeout` in seconds; None waits for ever, 0 only looks. When it has passed, `default` is
+    returned if there is one, else SignalTimeout is raised. Raises OutsideWorkflow.
     """
     enter_workflow("wait_for_signal()", "send the run a signal with `run.signal(…)`")
     name, wanted = named(signal, type)
