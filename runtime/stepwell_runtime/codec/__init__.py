@@ -1,0 +1,13 @@
+"""Values and exceptions to bytes and back."""
+
+from __future__ import annotations
+
+from stepwell_runtime.codec import _enums, _models, _objects, _scalars
+from stepwell_runtime.codec._codec import Codec
+from stepwell_runtime.codec._exceptions import ErrorInfo
+from stepwell_runtime.codec.errors import DecodingError, PayloadTooLarge, SerializationError
+
+__all__ = ["Codec", "DecodingError", "ErrorInfo", "PayloadTooLarge", "SerializationError"]
+
+# Imported for what they register: kinds of values know how they are lowered and raised.
+del _enums, _models, _objects, _scalars

@@ -1,0 +1,177 @@
+"""The codec: values to bytes and back."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from stepwell_runtime.codec import _convert, _display
+from stepwell_runtime.codec._exceptions import (
+    ErrorInfo,
+    describe_stored,
+    raise_error,
+    read_error,
+    store_error,
+)
+from stepwell_runtime.codec._hints import reachable, sole_class
+from stepwell_runtime.codec._plans import Plan, import_plan, plan_or_unreadable
+from stepwell_runtime.codec._read import Reader
+from stepwell_runtime.codec._refs import plain_ref, short_name, type_name
+from stepwell_runtime.codec._write import write, write_canonical
+from stepwell_runtime.codec.errors import (
+    DecodingError,
+    MissingClass,
+    PayloadTooLarge,
+    Refused,
+    SerializationError,
+    TooMany,
+    Unreadable,
+)
+
+_C = TypeVar("_C", bound=type)
+_DIGEST_SIZE = 12
+
+
+class Codec:
+    """Encodes values so that they come back equal and of the same type, or refuses them.
+
+    `max_size` is the limit per encoded value in bytes.
+    """
+
+    def __init__(self, max_size: int = 4 * 1024 * 1024) -> None:
+        if max_size <= 0:
+            raise ValueError(f"max_size must be a positive number of bytes, not {max_size!r}")
+        self.max_size = max_size
+        self._registered: dict[str, type] = {}
+        self._trusted = Reader(self._plan)
+
+    def register(self, cls: _C, *, formerly: tuple[str, ...] = ()) -> _C:
+        """Let data from outside name this class; `formerly` are its old names, as "module:qualname"."""
+        self._registered[f"{cls.__module__}:{cls.__qualname__}"] = cls
+        for name in formerly:
+            self._registered[name] = cls
+        return cls
+
+    def encode(self, value: object, where: str) -> bytes:
+        """Raises SerializationError naming `where` and the path in the value; PayloadTooLarge."""
+        try:
+            data = write(value, self.max_size)
+        except Exception as error:
+            raise self._refusal(error, value, where) from error
+        if len(data) > self.max_size:
+            raise PayloadTooLarge(where, type_name(type(value)), len(data), self.max_size)
+        return data
+
+    def digest(self, value: object) -> bytes:
+        """12 bytes that equal values of equal types share; the order of dicts and sets does not matter."""
+        try:
+            data = write_canonical(value, self.max_size)
+        except Exception as error:
+            raise self._refusal(error, value, "digest") from error
+        return blake2b(data, digest_size=_DIGEST_SIZE).digest()
+
+    def _refusal(self, error: Exception, value: object, where: str) -> SerializationError:
+        if isinstance(error, Refused):
+            return SerializationError(where, error.path, error.type_name, error.reason)
+        if isinstance(error, TooMany):
+            return PayloadTooLarge(where, type_name(type(value)), None, self.max_size)
+        reason = f"reading it raised {type(error).__name__}: {error}; pass plain data"
+        return SerializationError(where, "", type_name(type(value)), reason)
+
+    def decode(
+        self, data: bytes, annotation: object = Any, *, trusted: bool = True, where: str = ""
+    ) -> Any:
+        """Raises DecodingError when this code cannot build the value.
+
+        The annotation finds classes that moved or were renamed. With `trusted=False` nothing is imported:
+        only classes that the annotation reaches, or that were registered, are built.
+        """
+        try:
+            if not trusted:
+                return Reader(_Allowed(annotation, self._registered)).decode(data)
+            try:
+                return self._trusted.decode(data)
+            except MissingClass:
+                if annotation is Any:
+                    raise
+                return Reader(_Moved(annotation, self._plan)).decode(data)
+        except Exception as error:
+            raise _decoding_error(error, where) from error
+
+    def _plan(self, ref: str) -> Plan:
+        if self._registered:
+            cls = self._registered.get(plain_ref(ref))
+            if cls is not None:
+                return plan_or_unreadable(cls, ref)
+        return import_plan(ref)
+
+    def encode_error(self, error: BaseException, where: str) -> bytes:
+        """Never fails: what cannot be stored is left out, and the error comes back as StepFailed."""
+        return store_error(error, where, self.max_size)
+
+    def decode_error(self, data: bytes) -> BaseException:
+        """A fresh exception each time; StepFailed where its own class or content is not to be had."""
+        try:
+            return raise_error(read_error(data), self._trusted)
+        except Exception as error:
+            raise _decoding_error(error, "stored exception") from error
+
+    def error_info(self, data: bytes) -> ErrorInfo:
+        """The stored exception for display; imports nothing."""
+        try:
+            return describe_stored(read_error(data))
+        except Exception as error:
+            raise _decoding_error(error, "stored exception") from error
+
+    def convert(self, value: object, annotation: object, where: str) -> Any:
+        """Validate JSON-like data to the annotation. Raises SerializationError naming the path."""
+        return _convert.convert(value, annotation, where)
+
+    def to_json(self, data: bytes) -> object:
+        """Any stored value or exception as JSON-able data for people; never fails, imports nothing."""
+        return _display.show(data)
+
+
+def _decoding_error(error: Exception, where: str) -> DecodingError:
+    if isinstance(error, Unreadable):
+        return DecodingError(where, error.ref, error.reason)
+    return DecodingError(where, "", f"the data is damaged ({type(error).__name__}: {error})")
+
+
+class _Allowed:
+    """Finds only classes that an annotation reaches or that were registered."""
+
+    def __init__(self, annotation: object, registered: dict[str, type]) -> None:
+        self._known = {**reachable(annotation), **registered}
+
+    def __call__(self, ref: str) -> Plan:
+        cls = self._known.get(plain_ref(ref))
+        if cls is None:
+            raise MissingClass(
+                "data from outside may only name classes of the annotation, or registered ones", ref
+            )
+        return plan_or_unreadable(cls, ref)
+
+
+class _Moved:
+    """Finds as ever, and else by the bare name among what the annotation reaches."""
+
+    def __init__(self, annotation: object, find: Any) -> None:
+        self._annotation = annotation
+        self._find = find
+
+    def __call__(self, ref: str) -> Plan:
+        try:
+            plan: Plan = self._find(ref)
+        except MissingClass:
+            cls = self._by_name(short_name(ref))
+            if cls is None:
+                raise
+            plan = plan_or_unreadable(cls, ref)
+        return plan
+
+    def _by_name(self, name: str) -> type | None:
+        for cls in reachable(self._annotation).values():
+            if cls.__qualname__ == name:
+                return cls
+        return sole_class(self._annotation)

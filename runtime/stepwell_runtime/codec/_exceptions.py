@@ -1,0 +1,240 @@
+"""Exceptions as data: stored without their frames' locals, rebuilt without running `__init__`."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Final
+
+import msgspec
+
+from stepwell_runtime.codec import _tags as tags
+from stepwell_runtime.codec._read import Reader
+from stepwell_runtime.codec._refs import find, make_ref, type_name
+from stepwell_runtime.codec._write import Ext, write
+from stepwell_runtime.codec.errors import Refused, TooMany, Unreadable
+from stepwell_runtime.errors import StepFailed
+
+MAX_FRAMES: Final = 50
+MAX_CHAIN: Final = 8
+MAX_MEMBERS: Final = 100
+MAX_TEXT: Final = 16_384
+
+_DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
+
+_encoder = msgspec.msgpack.Encoder()
+
+# Thrown into a coroutine they would end it, or be turned into RuntimeError, instead of being caught.
+_CONTROL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
+# Kept apart, or (`obj`) a reference to anything at all that only helps to suggest a spelling.
+_NOT_CONTENT: Final = frozenset(
+    {
+        "args",
+        "obj",
+        "exceptions",
+        "__dict__",
+        "__weakref__",
+        "__notes__",
+        "__cause__",
+        "__context__",
+        "__traceback__",
+        "__suppress_context__",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An exception as it was stored, for display; nothing is imported to read it.
+
+    `frames` are (file, line, function), outermost first. `cause` is what it was raised from, or while handling.
+    """
+
+    type: str
+    module: str
+    message: str
+    frames: tuple[tuple[str, int, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    cause: ErrorInfo | None = None
+    members: tuple[ErrorInfo, ...] = field(default=())
+
+
+def store_error(error: BaseException, where: str, limit: int) -> bytes:
+    data = _pack(_describe(error, where, limit, MAX_CHAIN, set()))
+    if len(data) > limit:
+        data = _pack(_describe(error, where, 0, MAX_CHAIN, set()))
+    if len(data) > limit:
+        data = _pack(_describe(error, where, 0, 0, set()))
+    return data
+
+
+def _pack(described: dict[str, Any]) -> bytes:
+    return _encoder.encode(Ext(tags.ERROR, _encoder.encode(described)))
+
+
+def _describe(
+    error: BaseException, where: str, limit: int, chain: int, seen: set[int]
+) -> dict[str, Any]:
+    seen.add(id(error))
+    cls = type(error)
+    described: dict[str, Any] = {
+        "type": _clean(cls.__qualname__),
+        "module": _clean(cls.__module__),
+        "message": _message(error),
+        "notes": _notes(error),
+        "frames": _frames(error),
+        **_contents(error, where, limit),
+    }
+    if error.__suppress_context__:
+        described["suppress"] = True
+    for key, linked in (("cause", error.__cause__), ("context", error.__context__)):
+        if linked is not None and chain and id(linked) not in seen:
+            described[key] = _describe(linked, where, limit, chain - 1, seen)
+    if isinstance(error, BaseExceptionGroup) and chain:
+        members: tuple[BaseException, ...] = error.exceptions
+        described["members"] = [
+            _describe(member, where, limit, chain - 1, seen) for member in members[:MAX_MEMBERS]
+        ]
+    return described
+
+
+def _contents(error: BaseException, where: str, limit: int) -> dict[str, Any]:
+    """`ref`, `args` and `attrs`, or `why`: the reason why it comes back as StepFailed."""
+    if isinstance(error, _CONTROL):
+        return {"why": "it would end the code that it is raised in"}
+    try:
+        return {
+            "ref": make_ref(type(error)),
+            "args": write(list(error.args), limit),
+            "attrs": write(dict(_attributes(error)), limit),
+        }
+    except Refused as refused:
+        place = f"{refused.path} is {refused.type_name}: " if refused.path else ""
+        why = f"{place}{refused.reason}"
+    except TooMany:
+        why = "its content is too large"
+    except Exception as failure:  # properties and __slots__ of a user's class may raise anything
+        why = f"{type(failure).__name__} while reading its content"
+    return {"why": _clean(f"{where}: {why}" if where else why)}
+
+
+def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
+    for base in type(error).__mro__[:-1]:  # `object` has none that are content
+        for name, found in base.__dict__.items():
+            if name in _NOT_CONTENT or not isinstance(found, _DESCRIPTORS):
+                continue
+            if hasattr(error, name):
+                yield name, getattr(error, name)
+    for name, value in error.__dict__.items():
+        if name not in _NOT_CONTENT:
+            yield name, value
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _clean(str(error))
+    except Exception:  # a user's __str__ must not hide the error that is being stored
+        return f"<unprintable {type(error).__name__}>"
+
+
+def _clean(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}... ({len(text) - MAX_TEXT:,} more characters)"
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = getattr(error, "__notes__", ())
+    if not isinstance(notes, list | tuple):
+        return []
+    return [_clean(note) for note in notes[:MAX_MEMBERS] if isinstance(note, str)]
+
+
+def _frames(error: BaseException) -> list[tuple[str, int, str]]:
+    frames = [
+        (_clean(frame.f_code.co_filename), line, frame.f_code.co_qualname)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    return frames[-MAX_FRAMES:]
+
+
+def read_error(data: bytes) -> dict[str, Any]:
+    found = msgspec.msgpack.decode(data)
+    if not isinstance(found, Ext) or found.code != tags.ERROR:
+        raise Unreadable("this is not a stored exception")
+    described = msgspec.msgpack.decode(found.data)
+    if not isinstance(described, dict):
+        raise Unreadable("this is not a stored exception")
+    return described
+
+
+def raise_error(described: dict[str, Any], reader: Reader) -> BaseException:
+    """A fresh exception. StepFailed stands in for what cannot be built here."""
+    members = [raise_error(member, reader) for member in described.get("members", ())]
+    try:
+        error = _rebuild(described, members, reader)
+    except Exception as failure:  # the class may have changed in any way, or be gone
+        error = _stand_in(described, str(failure))
+    for note in described["notes"]:
+        error.add_note(note)
+    for key in ("cause", "context"):
+        if key in described:
+            setattr(error, f"__{key}__", raise_error(described[key], reader))
+    error.__suppress_context__ = described.get("suppress", False)
+    return error
+
+
+def _rebuild(
+    described: dict[str, Any], members: list[BaseException], reader: Reader
+) -> BaseException:
+    if "ref" not in described:
+        return _stand_in(described, described["why"])
+    cls = find(described["ref"])
+    if not issubclass(cls, BaseException) or issubclass(cls, _CONTROL):
+        return _stand_in(described, f"{type_name(cls)} is not an exception class (any more)")
+    args = reader.decode(described["args"])
+    attrs = reader.decode(described["attrs"])
+    new = _builtin_new(cls)
+    if issubclass(cls, BaseExceptionGroup):
+        error: BaseException = new(cls, attrs.pop("message"), members)
+    else:
+        error = new(cls)
+        error.args = tuple(args)
+    for name, value in attrs.items():
+        BaseException.__setattr__(error, name, value)
+    return error
+
+
+def _builtin_new(cls: type) -> Any:
+    """The `__new__` in C that makes the object; one in Python may ask for arguments like `__init__`."""
+    for base in cls.__mro__:
+        new = base.__dict__.get("__new__")
+        if isinstance(new, BuiltinFunctionType):
+            return new
+    return BaseException.__new__
+
+
+def _stand_in(described: dict[str, Any], why: str) -> StepFailed:
+    module, name = described["module"], described["type"]
+    full_name = name if module == "builtins" else f"{module}.{name}"
+    error = StepFailed(full_name, described["message"])
+    error.add_note(f"{full_name} could not be kept as it was: {why}")
+    return error
+
+
+def describe_stored(described: dict[str, Any]) -> ErrorInfo:
+    linked = described.get("cause")
+    if linked is None and not described.get("suppress"):
+        linked = described.get("context")
+    return ErrorInfo(
+        type=described["type"],
+        module=described["module"],
+        message=described["message"],
+        frames=tuple((file, line, function) for file, line, function in described["frames"]),
+        notes=tuple(described["notes"]),
+        cause=None if linked is None else describe_stored(linked),
+        members=tuple(describe_stored(member) for member in described.get("members", ())),
+    )

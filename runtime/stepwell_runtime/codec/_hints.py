@@ -1,0 +1,74 @@
+"""Which classes an annotation reaches."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+
+def reachable(annotation: object) -> dict[str, type]:
+    """Classes named by the annotation, and by the fields of those, by `module:qualname`."""
+    found: dict[str, type] = {}
+    todo: list[object] = [annotation]
+    while todo:
+        hint = todo.pop()
+        if not isinstance(hint, type) or typing.get_origin(hint) is not None:
+            todo.extend(_parts(hint))
+            continue
+        ref = f"{hint.__module__}:{hint.__qualname__}"
+        if ref not in found:
+            found[ref] = hint
+            todo.extend(_field_hints(hint))
+    return found
+
+
+def _parts(hint: object) -> Iterator[object]:
+    yield from typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if origin is not None:
+        yield origin
+    alias = getattr(hint, "__value__", None)  # `type X = ...` of 3.12
+    if alias is not None:
+        yield alias
+    for bound in (getattr(hint, "__bound__", None), getattr(hint, "__supertype__", None)):
+        if bound is not None:
+            yield bound
+
+
+def _field_hints(cls: type) -> Iterator[object]:
+    if not _has_fields(cls):
+        return
+    try:
+        hints = typing.get_type_hints(cls)
+    except Exception:  # names of forward references that are not there: nothing is reached by them
+        hints = {}
+    yield from hints.values()
+    fields: dict[str, Any] = getattr(cls, "__pydantic_fields__", {})
+    for field in fields.values():
+        yield field.annotation
+
+
+def _has_fields(cls: type) -> bool:
+    return (
+        dataclasses.is_dataclass(cls)
+        or issubclass(cls, msgspec.Struct)
+        or hasattr(cls, "__pydantic_fields__")
+        or hasattr(cls, "_fields")
+        or typing.is_typeddict(cls)
+    )
+
+
+def sole_class(annotation: object) -> type | None:
+    """`C` for `C` and `C | None`: the class that a renamed one must be."""
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation
+    rest = [part for part in typing.get_args(annotation) if part is not type(None)]
+    is_union = typing.get_origin(annotation) in _UNIONS
+    return sole_class(rest[0]) if is_union and len(rest) == 1 else None
+
+
+_UNIONS = (typing.Union, type(int | None))

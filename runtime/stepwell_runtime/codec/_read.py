@@ -1,0 +1,70 @@
+"""Raising: tagged extensions become the values they were lowered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from stepwell_runtime.codec import _tags as tags
+from stepwell_runtime.codec._plans import Plan
+from stepwell_runtime.codec.errors import Unreadable
+
+PlanFor = Callable[[str], Plan]
+Raiser = Callable[["Reader", memoryview], Any]
+
+
+class Reader:
+    """Decodes with one way of finding classes; made once and used again."""
+
+    __slots__ = ("_decoder", "decode", "plan_for")
+
+    def __init__(self, plan_for: PlanFor) -> None:
+        self.plan_for = plan_for
+        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._raise)
+        self.decode: Callable[[bytes | memoryview], Any] = self._decoder.decode
+
+    def _raise(self, code: int, data: memoryview) -> Any:
+        raiser = raisers.get(code)
+        if raiser is None:
+            raise Unreadable(f"unknown kind of value ({code}): written by a newer Stepwell")
+        return raiser(self, data)
+
+
+def _raise_tuple(reader: Reader, data: memoryview) -> Any:
+    return tuple(reader.decode(data))
+
+
+def pairs(flat: list[Any]) -> zip[tuple[Any, Any]]:
+    if len(flat) % 2:
+        raise Unreadable("a mapping with a key that has no value: the data is damaged")
+    keys = iter(flat)
+    return zip(keys, keys, strict=True)
+
+
+def _raise_map(reader: Reader, data: memoryview) -> Any:
+    return dict(pairs(reader.decode(data)))
+
+
+def _raise_object(reader: Reader, data: memoryview) -> Any:
+    ref, fields, *state = reader.decode(data)
+    return reader.plan_for(ref).build(fields, state[0] if state else {})
+
+
+def _raise_bigint(reader: Reader, data: memoryview) -> Any:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _raise_str(reader: Reader, data: memoryview) -> Any:
+    return str(data, "utf-8", "surrogatepass")
+
+
+raisers: Final[dict[int, Raiser]] = {
+    tags.TUPLE: _raise_tuple,
+    tags.MAP: _raise_map,
+    tags.OBJECT: _raise_object,
+    tags.ENUM: _raise_object,
+    tags.BIGINT: _raise_bigint,
+    tags.STR: _raise_str,
+}

@@ -1,0 +1,260 @@
+"""Lowering: a value becomes a tree of native msgpack values and tagged extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
+from typing import Any, Final
+
+import msgspec
+
+from stepwell_runtime.codec import _tags as tags
+from stepwell_runtime.codec._refs import type_name
+from stepwell_runtime.codec.errors import Refused, TooMany
+
+MAX_DEPTH: Final = 100
+
+_encoder = msgspec.msgpack.Encoder()
+_sorting_encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+Ext = msgspec.msgpack.Ext
+Handler = Callable[["Writer", Any, int], object]
+
+_SCALARS: Final = frozenset({NoneType, bool, int, float, str, bytes})
+_NATIVE: Final = frozenset({*_SCALARS, list, dict})
+# Range and encodability of these are looked at only in a second pass, when msgspec has refused one.
+_CHECKED_SCALARS: Final = _SCALARS - {int, str}
+_STR: Final = frozenset({str})
+
+
+def is_native(value: object, limit: int) -> bool:
+    """True when msgpack itself keeps the value and its types. Level by level: no recursion, and bounded."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind not in _NATIVE:
+        return False
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for container in level:
+            limit -= len(container)
+            if type(container) is dict:
+                if not _STR.issuperset(map(type, container)):
+                    return False
+                container = container.values()
+            if _SCALARS.issuperset(map(type, container)):
+                continue
+            for item in container:
+                kind = type(item)
+                if kind not in _SCALARS:
+                    if kind not in _NATIVE:
+                        return False
+                    below.append(item)
+        if not below:
+            return True
+        if limit < 0:
+            return False
+        level = below
+    return False
+
+
+def write(value: object, limit: int) -> bytes:
+    """Encode. Raises Refused, or TooMany past `limit` elements."""
+    try:
+        if is_native(value, limit):
+            return _encoder.encode(value)
+        return _encoder.encode(Writer(limit, _SCALARS).lower(value, 0))
+    except (OverflowError, UnicodeEncodeError):
+        return _encoder.encode(Writer(limit, _CHECKED_SCALARS).lower(value, 0))
+
+
+def write_canonical(value: object, limit: int) -> bytes:
+    """Encode so that the order of dicts and sets does not show."""
+    try:
+        if is_native(value, limit):
+            return _sorting_encoder.encode(value)
+        return _sorting_encoder.encode(Writer(limit, _SCALARS, canonical=True).lower(value, 0))
+    except (OverflowError, UnicodeEncodeError):
+        writer = Writer(limit, _CHECKED_SCALARS, canonical=True)
+        return _sorting_encoder.encode(writer.lower(value, 0))
+
+
+class Writer:
+    """The state of one encoding."""
+
+    __slots__ = ("_left", "canonical", "encode", "scalars")
+
+    def __init__(self, limit: int, scalars: frozenset[type], *, canonical: bool = False) -> None:
+        self._left = limit
+        self.scalars = scalars
+        self.canonical = canonical
+        self.encode = (_sorting_encoder if canonical else _encoder).encode
+
+    def lower(self, value: Any, depth: int) -> object:
+        kind = type(value)
+        if kind in self.scalars:
+            return value
+        handler = handlers.get(kind)
+        if handler is None:
+            handler = _find_handler(kind)
+        return handler(self, value, depth)
+
+    def enter(self, size: int, depth: int) -> None:
+        if depth >= MAX_DEPTH:
+            raise Refused(
+                "nesting",
+                f"deeper than {MAX_DEPTH} levels, or the value contains itself; flatten it",
+            )
+        self._left -= size
+        if self._left < 0:
+            raise TooMany
+
+    def ext(self, code: int, payload: object) -> Ext:
+        return Ext(code, self.encode(payload))
+
+    def items(self, values: Iterable[Any], size: int, depth: int) -> list[Any]:
+        self.enter(size, depth)
+        lowered: list[Any] = []
+        try:
+            for value in values:
+                lowered.append(self.lower(value, depth + 1))
+        except Refused as refused:
+            refused.steps.append(f"[{len(lowered)}]")
+            raise
+        return lowered
+
+    def pairs(self, mapping: Mapping[Any, Any], depth: int, *, ordered: bool = False) -> list[Any]:
+        """Keys and values in turn."""
+        self.enter(len(mapping), depth)
+        flat: list[tuple[object, object]] = []
+        key: Any = None
+        try:
+            for key, value in mapping.items():
+                flat.append((self._key(key, depth), self.lower(value, depth + 1)))
+        except Refused as refused:
+            if not refused.steps or not refused.steps[-1].startswith("<key"):
+                refused.steps.append(f"[{_show(key)}]")
+            raise
+        if self.canonical and not ordered:
+            flat.sort(key=lambda pair: self.encode(pair[0]))
+        return [part for pair in flat for part in pair]
+
+    def _key(self, key: Any, depth: int) -> object:
+        try:
+            return self.lower(key, depth + 1)
+        except Refused as refused:
+            refused.steps.append(f"<key {_show(key)}>")
+            raise
+
+    def fields(self, values: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        self.enter(len(values), depth)
+        lowered: dict[str, Any] = {}
+        scalars = self.scalars
+        name = ""
+        try:
+            for name, value in values.items():
+                lowered[name] = value if type(value) in scalars else self.lower(value, depth + 1)
+        except Refused as refused:
+            refused.steps.append(f".{name}")
+            raise
+        return lowered
+
+
+def _show(key: object) -> str:
+    try:
+        text = repr(key)
+    except Exception:  # a user's __repr__ must not hide the error that is being reported
+        text = f"<{type(key).__name__}>"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _lower_list(writer: Writer, value: list[Any], depth: int) -> object:
+    return writer.items(value, len(value), depth)
+
+
+def _lower_dict(writer: Writer, value: dict[Any, Any], depth: int) -> object:
+    if not _STR.issuperset(map(type, value)):
+        return writer.ext(tags.MAP, writer.pairs(value, depth))
+    if int not in writer.scalars and any(not _is_utf8(key) for key in value):
+        return writer.ext(tags.MAP, writer.pairs(value, depth))
+    try:
+        return writer.fields(value, depth)
+    except Refused as refused:
+        refused.steps[-1] = f"[{_show(refused.steps[-1][1:])}]"
+        raise
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _lower_int(writer: Writer, value: int, depth: int) -> object:
+    if -(2**63) <= value < 2**64:
+        return value
+    size = value.bit_length() // 8 + 1
+    return Ext(tags.BIGINT, value.to_bytes(size, "little", signed=True))
+
+
+def _lower_str(writer: Writer, value: str, depth: int) -> object:
+    return value if _is_utf8(value) else Ext(tags.STR, value.encode("utf-8", "surrogatepass"))
+
+
+def _lower_scalar(writer: Writer, value: object, depth: int) -> object:
+    return value
+
+
+handlers: dict[type, Handler] = {
+    list: _lower_list,
+    dict: _lower_dict,
+    int: _lower_int,
+    str: _lower_str,
+    **dict.fromkeys(_CHECKED_SCALARS, _lower_scalar),
+}
+
+# Tried in order for a type met for the first time; each returns a handler, or None: "not mine".
+finders: list[Callable[[type], Handler | None]] = []
+
+
+def _find_handler(kind: type) -> Handler:
+    for finder in finders:
+        handler = finder(kind)
+        if handler is not None:
+            handlers[kind] = handler
+            return handler
+    raise Refused(type_name(kind), _why_not(kind))
+
+
+_REMEDIES: Final[tuple[tuple[str, str], ...]] = (
+    ("memoryview", "a view of somebody else's memory cannot be stored: pass bytes(view)"),
+    ("generator", "a generator cannot be stored: pass a list of its values"),
+    ("async_generator", "an async generator cannot be stored: pass a list of its values"),
+    ("coroutine", "this is a coroutine that nobody awaited: await it and pass the result"),
+    ("function", "a function cannot be stored: pass its name, or the data it would work on"),
+    ("method", "a bound method cannot be stored: pass the object, if it is plain data"),
+    ("type", "a class cannot be stored: pass its name"),
+    ("module", "a module cannot be stored: pass its name"),
+)
+_SILENT_BASES: Final = (str, bytes, int, float, dict, list, tuple, set, frozenset, complex)
+
+
+def _why_not(kind: type) -> str:
+    for name, remedy in _REMEDIES:
+        if kind.__name__ == name and kind.__module__ == "builtins":
+            return remedy
+    if issubclass(kind, BaseException):
+        return "an exception is not a value: raise it, or pass its type name and message"
+    for base in _SILENT_BASES:
+        if issubclass(kind, base):
+            return (
+                f"a subclass of {base.__name__} would come back as {base.__name__}: convert it with "
+                f"{base.__name__}(value), or use a dataclass"
+            )
+    return (
+        "this type cannot be stored: open files, locks and connections belong inside the step; for "
+        "data use plain values, a dataclass, a pydantic model or a msgspec Struct"
+    )
