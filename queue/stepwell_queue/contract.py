@@ -1,0 +1,535 @@
+"""The store contract: every way in which the layers above change or read durable state.
+
+A verb is a value. `Store.submit` puts it into the open batch; one batch is one transaction; `done` is
+called on the loop, after COMMIT, in submission order, with the verb's result or the exception that refused it.
+The store never decodes `bytes` fields: arguments, results, errors and options are opaque to it.
+Times are wall-clock seconds since the epoch. A run is addressed by its row number (`run`) by workers, by its id by clients.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+R = TypeVar("R")
+
+
+class Kind(enum.IntEnum):
+    """What a run is."""
+
+    TASK = 0
+    WORKFLOW = 1
+    STEP = (
+        2  # a step with `queue=`: a node job that belongs to its parent run; hidden from listings
+    )
+
+
+class Status(enum.IntEnum):
+    """Where a run stands. From COMPLETED on it is terminal."""
+
+    SCHEDULED = 0
+    READY = 1
+    RUNNING = 2
+    PARKED = 3
+    PAUSED = 4
+    HELD = 5
+    STUCK = 6
+    COMPLETED = 10
+    FAILED = 11
+    CANCELLED = 12
+    TERMINATED = 13
+    EXPIRED = 14
+    CONTINUED = 15
+
+    @property
+    def terminal(self) -> bool:
+        return self >= Status.COMPLETED
+
+
+class Phase(enum.IntEnum):
+    """Forward, or running its undos (shown as `rolling_back` while not terminal)."""
+
+    FORWARD = 0
+    ROLLING_BACK = 1
+
+
+class Rollback(enum.IntEnum):
+    """How the rollback of an ended run went."""
+
+    NONE = 0  # nothing was registered
+    COMPLETE = 1
+    INCOMPLETE = 2
+
+
+class RecordKind(enum.IntEnum):
+    """What a journal record delivers."""
+
+    STEP_OK = 0
+    STEP_FAILED = 1
+    TIMER = 2  # a sleep is over, or the timeout of a wait has passed
+    SIGNAL = 3  # name, value, uid
+    CHILD_OK = 4
+    CHILD_FAILED = 5
+    CHILD_CANCELLED = 6
+    STARTED = 7  # a detached child exists
+    CANCEL = 8  # value: encoded reason; name: "cancel" or "deadline"
+    FAILURE = 9  # the failure that began the rollback
+    REOPEN = 10  # value: msgpack list of voided seqs; name: "retry" or "resume_rollback"
+    ROLL_BACK = 11  # an operator let a held run roll back
+    MARK = 12  # a patched() marker; name: its id
+    STEP_CUT = 13  # a step that was cancelled before an attempt began, or between two; value: its last error or empty
+
+
+class InboxKind(enum.IntEnum):
+    """What others tell a run."""
+
+    SIGNAL = 0
+    CANCEL = 1
+    CHILD_ENDED = 2  # path: where; status: Status of the child; value: its result or error
+    RETRY = 3
+    RESUME_ROLLBACK = 4
+    ROLL_BACK = 5
+
+
+class NewRun(msgspec.Struct, frozen=True, array_like=True):
+    """A run to be inserted. `digest` = 4 bytes of signature hash + 12 bytes of canonical argument hash."""
+
+    id: str
+    kind: int
+    name: str
+    version: int
+    queue: str
+    args: bytes
+    digest: bytes
+    nonce: int
+    at: float
+    priority: int = 0
+    due: float | None = None  # not before this time; None = at once
+    deadline: float | None = None
+    options: bytes = b""  # opaque to the store: per-call retry, timeout, ...
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """One journal record. `seq` is gapless from 0 within a run. `digest`: crc32 of the arguments of a step, else 0."""
+
+    seq: int
+    kind: int
+    path: str
+    name: str
+    value: bytes
+    at: float
+    attempt: int = 1
+    started: float = 0.0  # when the attempt that ended began; 0 = does not apply
+    digest: int = 0
+
+
+class OpenOp(msgspec.Struct, frozen=True, array_like=True):
+    """A begun operation that has not ended. `due` = wall time at which it wants attention, None = none."""
+
+    path: str
+    kind: str  # "sleep", "wait", "retry", "child", "remote"
+    name: str
+    due: float | None
+    attempt: int = 0  # failures so far
+    value: bytes = b""  # retry: the last error; child, remote: the id (utf-8)
+
+
+class InboxRow(msgspec.Struct, frozen=True, array_like=True):
+    """One message to a run, waiting to be absorbed."""
+
+    id: int
+    run: int
+    kind: int
+    uid: str  # made by the sender: the same uid twice is stored once
+    name: str  # signal: its name; cancel: "cancel"; child ended: the child's id
+    path: str
+    status: int  # child ended: Status
+    value: bytes
+    at: float
+
+
+class Claimed(msgspec.Struct, frozen=True, array_like=True):
+    """A run handed to a worker, with all that is needed to go on."""
+
+    run: int
+    id: str
+    kind: int
+    name: str
+    version: int
+    queue: str
+    fence: int
+    attempts: int  # failures so far (tasks and node jobs)
+    crashes: int  # claims in a row whose worker died before any progress
+    phase: int
+    priority: int
+    nonce: int
+    generation: int
+    created: float
+    due: float | None  # when it was to start (scheduled_at), else None
+    deadline: float | None
+    parent: int | None
+    parent_id: str | None
+    parent_path: str | None
+    args: bytes
+    error: bytes  # the last error of a retried task, of a held or of a reopened run
+    options: bytes
+    live: bool  # True: the fence follows the one in `Claim.live`, so journal and open_ops were left out
+    journal: Sequence[Record]
+    open_ops: Sequence[OpenOp]
+    inbox: Sequence[InboxRow]
+
+
+class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True):
+    """A change; R is what it answers. Verbs with `worker_verb` are kept and tried again when the store is unavailable."""
+
+
+# --- what clients say ---------------------------------------------------------------------------------------------
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True):
+    run: int
+    id: str
+    created: bool  # False: it existed already, with the same identity and arguments
+    status: int
+    claimed: Claimed | None = None  # set when it was born claimed by `Start.worker`
+
+
+class Start(Verb[Started], frozen=True, array_like=True):
+    """Insert a run, or find the same one. Raises IdConflict.
+
+    `worker`: a session of this process that serves the queue and name and has a free slot: a run due at once is
+    inserted as RUNNING with fence 1 and comes back in `Started.claimed`, unless older ready work of that queue waits
+    (or the run existed). None: insert only.
+    """
+
+    run: NewRun
+    worker: int | None = None
+
+
+class StartMany(Verb[list[Started]], frozen=True, array_like=True):
+    """Insert all or none."""
+
+    runs: list[NewRun]
+
+
+class SendSignal(Verb[None], frozen=True, array_like=True):
+    """Put a signal into the inbox and wake the run. Raises RunNotFound, RunEnded. The same uid again changes nothing."""
+
+    id: str
+    uid: str
+    name: str
+    value: bytes
+    at: float
+
+
+class CancelRun(Verb[int], frozen=True, array_like=True):
+    """Ask a run to cancel; answers its Status afterwards. A run that was never claimed ends at once. Ended: no change.
+
+    Cancelling the never-claimed child of a run tells the parent in the same transaction. Raises RunNotFound.
+    """
+
+    id: str
+    uid: str
+    reason: bytes
+    at: float
+    actor: str = ""
+
+
+class Ask(Verb[int], frozen=True, array_like=True):
+    """An operator's request; answers the Status afterwards; leaves an audit row. Raises RunNotFound, RequestRefused.
+
+    `action`: "retry" (of a HELD or FAILED run without undos run; inbox RETRY, ready), "roll_back" (of a HELD run; inbox
+    ROLL_BACK, ready), "resume_rollback" (of a FAILED or CANCELLED run with Rollback.INCOMPLETE; inbox RESUME_ROLLBACK, ready, phase
+    ROLLING_BACK), "resume" (of a STUCK run: ready). Leaving a terminal status is refused if the parent absorbed the
+    outcome; it also raises the fence.
+    """
+
+    id: str
+    uid: str
+    action: str
+    actor: str
+    reason: str
+    at: float
+
+
+class Prune(Verb[int], frozen=True, array_like=True):
+    """Delete at most `limit` ended runs, whole trees only, oldest first; answers how many are gone.
+
+    A run goes if it ended before `before` (None: age does not matter) or is not among the newest `keep` ended runs (None: count does not
+    matter), and its parent, if any, has ended too. Children go with their parent, not before it.
+    """
+
+    before: float | None
+    keep: int | None
+    limit: int
+
+
+# --- what workers say ---------------------------------------------------------------------------------------------
+
+
+class ClaimResult(msgspec.Struct, frozen=True, array_like=True):
+    runs: list[Claimed]
+    more: bool  # the limit was reached: there may be more
+    alone_waiting: bool  # a run with >= 2 crashes waits until the worker holds nothing
+
+
+class Claim(Verb[ClaimResult], frozen=True, array_like=True):
+    """Claim up to `limit` ready runs of these queues whose identity the session serves; due timers fire first.
+
+    Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and keeps its coroutine.
+    `idle`: the worker holds nothing, so a run with >= 2 crashes may be claimed, alone.
+    """
+
+    worker: int
+    limit: int
+    live: Mapping[int, int]
+    idle: bool = False
+
+
+class Append(Verb[None], frozen=True, array_like=True):
+    """Everything by which a run makes progress without giving up its claim, in one transaction. Raises StaleFence.
+
+    `closed` open operations are deleted, `opened` ones upserted, inbox rows `absorbed` are marked, `children` are
+    inserted (an existing id with the same parent is fine) with the run as parent, `cancels` asks the named children to cancel.
+    """
+
+    run: int
+    fence: int
+    records: Sequence[Record] = ()
+    closed: Sequence[str] = ()
+    opened: Sequence[OpenOp] = ()
+    absorbed: Sequence[int] = ()
+    children: Sequence[tuple[str, NewRun]] = ()  # (path, run); a detached child has path ""
+    cancels: Sequence[str] = ()
+    phase: int | None = None
+
+
+class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True):
+    """Give up the claim and wait. If the inbox holds unabsorbed rows, the run stays RUNNING with this
+    worker and they are answered; else the answer is empty and the run is PARKED until `due` or an inbox row. Raises StaleFence.
+
+    `waiting` says for people what it waits for. `opened` and `closed` are as in Append.
+    """
+
+    run: int
+    fence: int
+    due: float | None
+    waiting: str
+    opened: Sequence[OpenOp] = ()
+    closed: Sequence[str] = ()
+
+
+class Finish(Verb[None], frozen=True, array_like=True):
+    """End a run; its open operations go; if it has a parent, CHILD_ENDED is put into the parent's inbox, which wakes. Raises StaleFence.
+
+    `value` is the result (COMPLETED) or the error (else). `clean`: it has no open operations and no children, so that one statement is enough.
+    `attempts`: failures in total, for a task.
+    """
+
+    run: int
+    fence: int
+    status: int
+    value: bytes
+    at: float
+    rollback: int = 0
+    parent: int | None = None
+    clean: bool = False
+    attempts: int | None = None
+
+
+class Settle(Verb[None], frozen=True, array_like=True):
+    """Give up the claim and become HELD or STUCK, with the error or the reason. Raises StaleFence."""
+
+    run: int
+    fence: int
+    status: int
+    error: bytes
+
+
+class Reschedule(Verb[None], frozen=True, array_like=True):
+    """Give up the claim; run again at `due` (None: at once). Raises StaleFence.
+
+    `attempts` is the new number of failures (None: unchanged: hand-back, RetryLater). `error` None: unchanged.
+    """
+
+    run: int
+    fence: int
+    due: float | None
+    attempts: int | None = None
+    error: bytes | None = None
+
+
+# --- what is read ---------------------------------------------------------------------------------------------------
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """A run as people see it."""
+
+    run: int
+    id: str
+    kind: int
+    name: str
+    version: int
+    queue: str
+    status: int
+    phase: int
+    rollback: int
+    priority: int
+    attempts: int
+    crashes: int
+    fence: int
+    nonce: int
+    created: float
+    updated: float
+    started: float | None
+    ended: float | None
+    due: float | None
+    deadline: float | None
+    waiting: str
+    parent_id: str | None
+    parent_path: str | None
+    worker: int | None
+    has_code: bool  # a live worker serves its queue and identity
+    args: bytes
+    value: bytes  # result or error
+
+    @property
+    def status_name(self) -> str:
+        """The word for the status: the lower-case name, or "rolling_back"."""
+        if self.phase == Phase.ROLLING_BACK and self.status in _ACTIVE:
+            return "rolling_back"
+        return Status(self.status).name.lower()
+
+
+_ACTIVE = frozenset((Status.SCHEDULED, Status.READY, Status.RUNNING, Status.PARKED))
+
+
+class RunFilter(msgspec.Struct, frozen=True):
+    """What a listing shows; None = any. Newest first; `after` = the `run` of the last row of the page before."""
+
+    statuses: Sequence[str] | None = None  # status words; also "no_code"
+    name: str | None = None
+    queue: str | None = None
+    parent_id: str | None = None
+    kinds: Sequence[int] = (Kind.TASK, Kind.WORKFLOW)
+    after: int | None = None
+    limit: int = 100
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    at: float
+    action: str
+    actor: str
+    reason: str
+
+
+class History(msgspec.Struct, frozen=True):
+    """Everything the store knows of one run."""
+
+    run: RunInfo
+    journal: Sequence[Record]
+    open_ops: Sequence[OpenOp]
+    inbox: Sequence[InboxRow]  # not (yet) absorbed
+    audit: Sequence[AuditRow]
+    children: Sequence[RunInfo]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One broken invariant, found by `doctor`."""
+
+    rule: str
+    run_id: str | None
+    detail: str
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    worker: int
+    name: str
+    host: str
+    pid: int
+    started: float
+    queues: Sequence[str]
+    names: Sequence[str]
+    alive: bool
+    held: int
+
+
+class Identity(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """What a worker has code for: the durable identity of a workflow, task, or `queue=` step."""
+
+    kind: int
+    name: str
+    version: int
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """How a worker introduces itself."""
+
+    name: str
+    queues: Sequence[str]
+    serves: Sequence[Identity]
+
+
+class SessionEvents(Protocol):
+    """What the store tells a session, on the loop, after the commit that caused it."""
+
+    def on_ready(self) -> None:
+        """Ready work that this session could claim has appeared (a hint; it may be gone)."""
+        ...
+
+    def on_inbox(self, rows: Sequence[InboxRow]) -> None:
+        """Rows for runs that this session holds. A row may be told twice."""
+        ...
+
+    def on_lost(self, runs: Sequence[int]) -> None:
+        """These runs were claimed by somebody else, or ended from outside."""
+        ...
+
+
+class Session(Protocol):
+    """A registered worker: its lease is beaten by a thread of its own while it holds anything."""
+
+    @property
+    def worker(self) -> int: ...
+
+    async def close(self) -> None:
+        """Unregister; whatever it still holds becomes ready at once, with no crash counted."""
+        ...
+
+
+class Store(Protocol):
+    """Durable runs, journals and inboxes. All methods are called on the loop that opened it."""
+
+    def submit(self, verb: Verb[R], done: Callable[[R | Exception], None]) -> None:
+        """Put a verb into the open batch. Raises at once if the verb is malformed or too large."""
+        ...
+
+    async def do(self, verb: Verb[R]) -> R:
+        """Submit and wait; raises what refused it."""
+        ...
+
+    async def open_session(self, hello: Hello, events: SessionEvents) -> Session: ...
+
+    async def info(self, id: str) -> RunInfo | None: ...
+
+    async def wait_ended(self, id: str) -> RunInfo:
+        """Return once the run is terminal, HELD or STUCK (at once if it is). Pushed, not polled. Raises RunNotFound."""
+        ...
+
+    async def list_runs(self, filter: RunFilter) -> list[RunInfo]: ...
+
+    async def history(self, id: str) -> History | None: ...
+
+    async def workers(self) -> list[WorkerInfo]: ...
+
+    async def doctor(self) -> list[Finding]: ...
+
+    async def close(self) -> None:
+        """Commit what was submitted, then close. Verbs submitted later are refused with StoreUnavailable."""
+        ...
+
+
+AnyVerb = Verb[Any]

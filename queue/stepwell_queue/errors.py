@@ -1,0 +1,56 @@
+"""Errors of the store. Every error of Stepwell descends from `StepwellError`."""
+
+from __future__ import annotations
+
+
+class StepwellError(Exception):
+    """Base of all errors that Stepwell raises on purpose."""
+
+
+class StoreUnavailable(StepwellError):
+    """The store could not commit (disk full, I/O error, closed); nothing was changed."""
+
+
+class StoreRefused(StepwellError):
+    """The file cannot be used: not a Stepwell store, made by newer code, or on a file system that cannot hold one."""
+
+
+class StaleFence(StepwellError):
+    """Another claim of this run came later; this writer has lost it and nothing was changed."""
+
+    def __init__(self, run: int, fence: int) -> None:
+        super().__init__(f"run #{run}: fence {fence} is no longer the current claim")
+        self.run, self.fence = run, fence
+
+
+class IdConflict(StepwellError):
+    """A run with this id exists and has another identity or other arguments; it was left untouched."""
+
+    def __init__(self, id: str, existing: str, asked: str) -> None:
+        super().__init__(
+            f"run id {id!r} is taken by {existing}, asked for {asked}: "
+            "use another id, or the same workflow and arguments to get the existing run"
+        )
+        self.id, self.existing, self.asked = id, existing, asked
+
+
+class RunNotFound(StepwellError):
+    """No run has this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"no run has the id {id!r}: check the id and the store it was started in")
+        self.id = id
+
+
+class RunEnded(StepwellError):
+    """The run has already ended, so it takes no more signals or requests."""
+
+    def __init__(self, id: str, status: str, asked: str) -> None:
+        super().__init__(
+            f"run {id!r} has ended ({status}); {asked} was refused and nothing changed"
+        )
+        self.id, self.status, self.asked = id, status, asked
+
+
+class RequestRefused(StepwellError):
+    """An operator's request does not fit the state of the run; nothing was changed."""

@@ -1,0 +1,129 @@
+"""Applying one batch: one function, one transaction, on whichever thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from stepwell_queue.contract import (
+    AnyVerb,
+    Append,
+    CancelRun,
+    Claim,
+    Finish,
+    Park,
+    Reschedule,
+    SendSignal,
+    Settle,
+    Start,
+    StartMany,
+)
+from stepwell_queue.errors import StepwellError
+from stepwell_queue.sqlite import verbs_claim, verbs_client, verbs_run, verbs_start, verbs_worker
+from stepwell_queue.sqlite.tx import Context, Effects, Tx
+
+_HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
+    Start: verbs_start.start,
+    StartMany: verbs_start.start_many,
+    Append: verbs_run.append,
+    Park: verbs_run.park,
+    Finish: verbs_run.finish,
+    Settle: verbs_run.settle,
+    Reschedule: verbs_run.reschedule,
+    Claim: verbs_claim.claim,
+    SendSignal: verbs_client.send_signal,
+    CancelRun: verbs_client.cancel_run,
+    verbs_worker.Register: verbs_worker.register,
+    verbs_worker.Release: verbs_worker.release,
+    verbs_worker.Promote: verbs_worker.promote,
+}
+
+# These are about the store or the transaction, not about one verb's content.
+_OUTAGES = (sqlite3.OperationalError, sqlite3.InternalError, MemoryError)
+
+
+class Outage(Exception):
+    """The batch was rolled back as a whole; `__cause__` says why."""
+
+
+class Busy(Exception):
+    """Another connection holds the write lock."""
+
+
+class _Refused(Exception):
+    """One verb cannot be applied and may have left a part of it: the batch is done again without it."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index, self.error = index, error
+
+
+def apply(
+    db: sqlite3.Connection, context: Context, verbs: Sequence[AnyVerb]
+) -> tuple[list[Any], Effects]:
+    """Apply the verbs in order and commit; each result is the verb's answer or the exception that refused it.
+
+    Raises Busy if the write lock is taken, Outage if nothing could be committed; both leave no change.
+    """
+    refused: dict[int, Exception] = {}
+    while True:
+        try:
+            return _attempt(db, context, verbs, refused)
+        except _Refused as one:
+            _roll_back(db, context)
+            refused[one.index] = one.error
+        except BaseException:
+            _roll_back(db, context)
+            raise
+
+
+def _attempt(
+    db: sqlite3.Connection,
+    context: Context,
+    verbs: Sequence[AnyVerb],
+    refused: dict[int, Exception],
+) -> tuple[list[Any], Effects]:
+    tx = Tx(db.cursor(), context)
+    begin(tx.execute)
+    results: list[Any] = []
+    handlers = _HANDLERS
+    try:
+        for verb in verbs:
+            if refused and len(results) in refused:
+                results.append(refused[len(results)])
+                continue
+            try:
+                results.append(handlers[type(verb)](tx, verb))
+            except StepwellError as error:
+                results.append(error)
+        tx.execute("COMMIT")
+    except _OUTAGES as error:
+        raise Outage(str(error)) from error
+    except Exception as error:
+        if _is_outage(error) or len(results) == len(verbs):
+            raise Outage(str(error)) from error
+        raise _Refused(len(results), error) from error
+    return results, tx.effects
+
+
+def _is_outage(error: Exception) -> bool:
+    # The bare class is what corruption and the like raise; its subclasses name faults of the verb.
+    return type(error) is sqlite3.DatabaseError
+
+
+def begin(execute: Callable[[str], object]) -> None:
+    try:
+        execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise Busy from error
+        raise Outage(str(error)) from error
+
+
+def _roll_back(db: sqlite3.Connection, context: Context) -> None:
+    for session in context.sessions.values():
+        session.drained = False
+    context.next_due = 0.0
+    if db.in_transaction:  # a full disk or an I/O error may have ended it already
+        db.execute("ROLLBACK")

@@ -1,0 +1,106 @@
+"""Checks at submit: the type and the size of each verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from stepwell_queue.contract import (
+    AnyVerb,
+    Append,
+    Ask,
+    CancelRun,
+    Claim,
+    Finish,
+    Park,
+    Prune,
+    Reschedule,
+    SendSignal,
+    Settle,
+    Start,
+    StartMany,
+)
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_RUNS: Final = 100_000
+_SMALL = 256  # what a row weighs beside its values
+
+
+def _start(verb: Start) -> int:
+    return _SMALL + len(verb.run.args)
+
+
+def _start_many(verb: StartMany) -> int:
+    runs = verb.runs
+    if len(runs) > MAX_RUNS:
+        raise ValueError(f"StartMany takes at most {MAX_RUNS} runs at once, got {len(runs)}")
+    return _SMALL * len(runs) + sum([len(new.args) for new in runs])
+
+
+def _append(verb: Append) -> int:
+    size = _SMALL
+    for record in verb.records:
+        size += _SMALL + len(record.value)
+    for op in verb.opened:
+        size += _SMALL + len(op.value)
+    for _, child in verb.children:
+        size += _SMALL + len(child.args)
+    return size
+
+
+def _park(verb: Park) -> int:
+    return _SMALL + sum([len(op.value) for op in verb.opened])
+
+
+def _finish(verb: Finish) -> int:
+    return _SMALL + len(verb.value)
+
+
+def _settle(verb: Settle) -> int:
+    return _SMALL + len(verb.error)
+
+
+def _reschedule(verb: Reschedule) -> int:
+    return _SMALL + len(verb.error or b"")
+
+
+def _signal(verb: SendSignal) -> int:
+    return _SMALL + len(verb.value)
+
+
+def _cancel(verb: CancelRun) -> int:
+    return _SMALL + len(verb.reason)
+
+
+def _other(verb: AnyVerb) -> int:
+    return _SMALL
+
+
+_WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
+    Start: _start,
+    StartMany: _start_many,
+    SendSignal: _signal,
+    CancelRun: _cancel,
+    Ask: _other,
+    Prune: _other,
+    Claim: _other,
+    Append: _append,
+    Park: _park,
+    Finish: _finish,
+    Settle: _settle,
+    Reschedule: _reschedule,
+}
+
+
+def weigh(verb: AnyVerb) -> int:
+    """How many bytes a verb adds to its batch. Raises TypeError, ValueError."""
+    check = _WEIGHTS.get(type(verb))
+    if check is None:
+        raise TypeError(f"{type(verb).__name__} is not a verb of the store contract")
+    weight = check(verb)
+    if weight > MAX_BYTES:
+        raise ValueError(
+            f"{type(verb).__name__} of {weight} bytes is over the limit of {MAX_BYTES}: "
+            "send it in parts, or keep large values elsewhere and pass a reference"
+        )
+    return weight

@@ -1,0 +1,212 @@
+"""Group commit: what is submitted while a commit is on its way becomes the next transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from stepwell_queue.contract import (
+    AnyVerb,
+    Append,
+    Claim,
+    Finish,
+    Park,
+    Reschedule,
+    Settle,
+    StartMany,
+)
+from stepwell_queue.errors import StoreUnavailable
+from stepwell_queue.sqlite.apply import Busy, Outage
+from stepwell_queue.sqlite.check import weigh
+from stepwell_queue.sqlite.tx import Context, Effects
+from stepwell_queue.sqlite.verbs_worker import Promote, Release
+from stepwell_queue.sqlite.writer import Writer
+
+_log = logging.getLogger("stepwell.store")
+
+Done = Callable[[Any], None]
+Entry = tuple[AnyVerb, Done, int]
+
+_MAX_ROWS: Final = 2000
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_INLINE_ROWS: Final = 512
+_INLINE_BYTES: Final = 1024 * 1024
+_FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
+_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release))
+
+
+class GroupCommit:
+    """Collects verbs into batches and has them applied, one batch at a time."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        context: Context,
+        *,
+        inline: bool,
+        before: Callable[[Effects], None],
+        after: Callable[[Effects], None],
+        pause: Callable[[Callable[[], None]], bool],
+    ) -> None:
+        """`before` and `after` frame the callbacks of a batch; `pause` may take the writer for a checkpoint."""
+        self._writer, self._context, self._inline = writer, context, inline
+        self._before, self._after, self._pause = before, after, pause
+        self._loop = asyncio.get_running_loop()
+        self._open: deque[Entry] = deque()
+        self._bytes = 0
+        self._scheduled = self._busy = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._delay = 0.0
+        self._closing = False
+        self._idle: asyncio.Future[None] | None = None
+        self.commits = 0
+
+    def submit(self, verb: AnyVerb, done: Done) -> None:
+        self.push(verb, done, weigh(verb))
+
+    def push(self, verb: AnyVerb, done: Done, weight: int = 0) -> None:
+        if self._closing:
+            raise StoreUnavailable(
+                "the store is closed: nothing can be changed through it any more"
+            )
+        self._open.append((verb, done, weight))
+        self._bytes += weight
+        if not (self._scheduled or self._busy or self._retry):
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._busy or not self._open:
+            return
+        if self._pause(self._resume):
+            self._busy = True
+            return
+        batch, size, rows = self._next_batch()
+        verbs = [entry[0] for entry in batch]
+        if (
+            self._inline
+            and self._context.alone
+            and rows <= _INLINE_ROWS
+            and size <= _INLINE_BYTES
+            and not self._delay
+        ):
+            try:
+                results, effects = self._writer.apply(verbs)
+            except Busy:
+                pass
+            except Outage as outage:
+                self._failed(batch, outage)
+                return
+            else:
+                self._committed(batch, results, effects)
+                return
+        self._busy = True
+        self._writer.call(lambda: self._on_thread(batch, verbs))
+
+    def _next_batch(self) -> tuple[list[Entry], int, int]:
+        waiting, size = self._open, self._bytes
+        if len(waiting) <= _INLINE_ROWS and size <= _INLINE_BYTES:
+            batch = list(waiting)
+            waiting.clear()
+            self._bytes = 0
+            rows = len(batch) + sum([len(e[0].runs) for e in batch if type(e[0]) is StartMany])
+            return batch, size, rows
+        batch, size, rows = [], 0, 0
+        while waiting and rows < _MAX_ROWS and (not batch or size + waiting[0][2] <= _MAX_BYTES):
+            entry = waiting.popleft()
+            batch.append(entry)
+            size += entry[2]
+            rows += len(entry[0].runs) if type(entry[0]) is StartMany else 1
+        self._bytes -= size
+        return batch, size, rows
+
+    def _on_thread(self, batch: list[Entry], verbs: list[AnyVerb]) -> None:
+        outcome: tuple[list[Any], Effects] | BaseException
+        try:
+            outcome = self._writer.apply_waiting(verbs)
+        except BaseException as error:
+            outcome = error
+        try:
+            self._loop.call_soon_threadsafe(self._returned, batch, outcome)
+        except RuntimeError:
+            pass  # the loop was closed under an open store: nobody is left to be told
+
+    def _returned(
+        self, batch: list[Entry], outcome: tuple[list[Any], Effects] | BaseException
+    ) -> None:
+        self._busy = False
+        if isinstance(outcome, BaseException):
+            self._failed(batch, outcome)
+        else:
+            self._committed(batch, *outcome)
+
+    def _resume(self) -> None:
+        self._busy = False
+        self._go_on()
+
+    def _committed(self, batch: list[Entry], results: list[Any], effects: Effects) -> None:
+        self.commits += 1
+        if self._delay:
+            self._delay = 0.0
+            _log.warning("the store can be written again")
+        self._before(effects)
+        for (verb, done, _), result in zip(batch, results, strict=True):
+            try:
+                done(result)
+            except Exception:
+                _log.exception("the callback of %s failed", type(verb).__name__)
+        self._after(effects)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._open:
+            if not (self._scheduled or self._busy or self._retry):
+                self._scheduled = True
+                self._loop.call_soon(self._flush)
+        elif self._idle is not None and not self._busy and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _failed(self, batch: list[Entry], error: BaseException) -> None:
+        """Nothing was committed: clients hear it, what workers said is kept and tried again."""
+        if not self._delay:
+            _log.error("the store cannot be written (%s); trying again until it can", error)
+        self._delay = min(self._delay * 2 or _FIRST_RETRY, _LAST_RETRY)
+        kept = [entry for entry in batch if type(entry[0]) in _KEPT and not self._closing]
+        self._open.extendleft(reversed(kept))
+        self._bytes += sum(entry[2] for entry in kept)
+        if self._open:
+            self._retry = self._loop.call_later(self._delay, self._try_again)
+        for verb, done, weight in batch:
+            if type(verb) not in _KEPT or self._closing:
+                self._refuse((verb, done, weight), error)
+        self._go_on()
+
+    def _refuse(self, entry: Entry, cause: BaseException) -> None:
+        failure = StoreUnavailable(f"the store could not commit: {cause}; nothing was changed")
+        failure.__cause__ = cause
+        try:
+            entry[1](failure)
+        except Exception:
+            _log.exception("the callback of %s failed", type(entry[0]).__name__)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._go_on()
+
+    async def close(self) -> None:
+        """Commit what was submitted; in an outage try once more, then refuse what is left."""
+        self._closing = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._try_again()
+        while self._open or self._busy or self._scheduled:
+            self._idle = self._loop.create_future()
+            if self._retry is not None:
+                self._retry.cancel()
+                self._retry = None
+            self._go_on()
+            await self._idle

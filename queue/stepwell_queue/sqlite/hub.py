@@ -1,0 +1,178 @@
+"""After COMMIT, on the loop: who holds what, who waits for which end, what wakes whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from stepwell_queue.clock import Timer
+from stepwell_queue.contract import InboxRow, RunInfo, Status
+from stepwell_queue.errors import RunNotFound
+from stepwell_queue.sqlite.reads import Reads
+from stepwell_queue.sqlite.tx import Context, Effects, SessionState
+
+_RESTING = (Status.HELD, Status.STUCK)
+
+
+class Hub:
+    """Turns the effects of a batch into calls of sessions and waiters."""
+
+    def __init__(self, context: Context, reads: Reads, promote: Callable[[], None]) -> None:
+        self._context, self._reads, self._promote = context, reads, promote
+        self.held: dict[int, str] = {}
+        self._held_ids: dict[str, int] = {}
+        self._watched: dict[int, list[asyncio.Future[RunInfo]]] = {}
+        context.watched = self._watched
+        self._looking = 0
+        self._ended_meanwhile: set[int] = set()
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def before(self, effects: Effects) -> None:
+        """What must be known before the callbacks of the batch run."""
+        for run, id in effects.moves:
+            if id is not None:
+                self.held[run] = id
+                self._held_ids[id] = run
+            else:
+                gone = self.held.pop(run, None)
+                if gone is not None:
+                    self._held_ids.pop(gone, None)
+
+    def after(self, effects: Effects) -> None:
+        """What the callbacks should hear of after their own results."""
+        if effects.told:
+            self._tell(effects.told)
+        if effects.rested and (self._watched or self._looking):
+            self._rested(effects)
+        if effects.ready:
+            self._wake(effects.ready)
+        if effects.due is not None:
+            self.arm(effects.due)
+
+    def _tell(self, told: list[tuple[int, InboxRow]]) -> None:
+        rows: dict[int, list[InboxRow]] = {}
+        for worker, row in told:
+            rows.setdefault(worker, []).append(row)
+        for worker, some in rows.items():
+            session = self._context.sessions.get(worker)
+            if session is not None:
+                session.events.on_inbox(some)
+
+    def _wake(self, ready: set[tuple[str, int, str, int]]) -> None:
+        for session in list(self._context.sessions.values()):
+            if not session.targets.isdisjoint(ready):
+                session.events.on_ready()
+
+    def arm(self, due: float) -> None:
+        """Have due rows promoted at this time, if a session here could care."""
+        if not self._context.sessions or (self._timer is not None and self._timer_at <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = self._context.clock.call_at(due, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._context.sessions:
+            self._promote()
+
+    def disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rested(self, effects: Effects) -> None:
+        if self._looking:
+            self._ended_meanwhile.update(effects.rested)
+        unread: list[int] = []
+        for run in effects.rested:
+            if run not in self._watched:
+                continue
+            info = effects.infos.get(run)
+            if info is None:
+                unread.append(run)
+            else:
+                self._resolve(info)
+        if unread:
+            self.spawn(self.look_again(unread))
+
+    def _resolve(self, info: RunInfo) -> None:
+        for waiter in self._watched.pop(info.run, ()):
+            if not waiter.done():
+                waiter.set_result(info)
+
+    async def look_again(self, runs: list[int] | None = None) -> None:
+        """Resolve the watched runs that have ended, however that came about."""
+        watched = list(self._watched) if runs is None else runs
+        if watched:
+            for info in await self._reads.infos(watched):
+                if _rests(info):
+                    self._resolve(info)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def wait_ended(self, id: str) -> RunInfo:
+        run = self._held_ids.get(id)
+        waiter: asyncio.Future[RunInfo] = asyncio.get_running_loop().create_future()
+        if run is None:
+            found = await self._look(id, waiter)
+            if _rests(found):
+                return found
+            run = found.run
+        else:
+            self._watched.setdefault(run, []).append(waiter)
+        try:
+            return await waiter
+        finally:
+            waiters = self._watched.get(run)
+            if waiters is not None and waiter in waiters:
+                waiters.remove(waiter)
+                if not waiters:
+                    del self._watched[run]
+
+    async def _look(self, id: str, waiter: asyncio.Future[RunInfo]) -> RunInfo:
+        """Read the run; unless it rests, `waiter` is registered and no end was missed in between."""
+        self._looking += 1
+        try:
+            while True:
+                found = await self._reads.info(id)
+                if found is None:
+                    raise RunNotFound(id)
+                if _rests(found):
+                    return found
+                if found.run not in self._ended_meanwhile:
+                    self._watched.setdefault(found.run, []).append(waiter)
+                    return found
+                self._ended_meanwhile.discard(found.run)
+        finally:
+            self._looking -= 1
+            if not self._looking:
+                self._ended_meanwhile.clear()
+
+    def lost(self, session: SessionState, runs: list[int]) -> None:
+        for run in runs:
+            gone = self.held.pop(run, None)
+            if gone is not None:
+                self._held_ids.pop(gone, None)
+        session.events.on_lost(runs)
+
+    async def close(self) -> None:
+        """Fail whoever still waits."""
+        self.disarm()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for waiters in self._watched.values():
+            for waiter in waiters:
+                waiter.cancel()
+
+
+def _rests(info: RunInfo) -> bool:
+    return info.status >= Status.COMPLETED or info.status in _RESTING

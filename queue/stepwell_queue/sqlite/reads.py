@@ -1,0 +1,169 @@
+"""What is read: on a connection of its own, one statement at a time, never across an await."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import aiosqlite
+import msgspec
+
+from stepwell_queue.contract import (
+    AuditRow,
+    History,
+    Identity,
+    InboxRow,
+    OpenOp,
+    Record,
+    RunFilter,
+    RunInfo,
+    Status,
+    WorkerInfo,
+)
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tx import Target
+
+_COLUMNS: Final = SQL["info_columns"]
+_INFO, _INFOS, _CHILDREN = (
+    SQL[name].format(columns=_COLUMNS) for name in ("info", "infos", "children")
+)
+_WORDS: Final = {status.name.lower(): status for status in Status}
+_MAX_PAGE: Final = 10_000
+
+
+class Reads:
+    """One aiosqlite connection, opened on first use."""
+
+    def __init__(self, path: Path, alive: Callable[[str, str, float], bool]) -> None:
+        self._path, self._alive = path, alive
+        self._opening: Any = None
+        self._db: aiosqlite.Connection | None = None
+
+    async def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
+        db = self._db
+        if db is None:
+            db = await self._open()
+        return list(await db.execute_fetchall(sql, parameters))
+
+    async def _open(self) -> aiosqlite.Connection:
+        db = await aiosqlite.connect(self._path, isolation_level=None, timeout=10.0)
+        if self._db is not None:  # another reader was first
+            await db.close()
+            return self._db
+        self._db = db
+        await db.execute("PRAGMA query_only = ON")
+        return db
+
+    async def close(self) -> None:
+        if self._db is not None:
+            await self._db.close()
+            self._db = None
+
+    async def info(self, id: str) -> RunInfo | None:
+        found = await self._infos(await self.rows(_INFO, (id,)))
+        return found[0] if found else None
+
+    async def infos(self, runs: Iterable[int]) -> list[RunInfo]:
+        return await self._infos(await self.rows(_INFOS, (json.dumps(list(runs)),)))
+
+    async def _infos(self, rows: list[Any]) -> list[RunInfo]:
+        if not rows:
+            return []
+        served = await self._served()
+        return [
+            RunInfo(*row[:24], Target(row[5], row[2], row[3], row[4]) in served, *row[24:])
+            for row in rows
+        ]
+
+    async def _served(self) -> set[Target]:
+        return {
+            Target(queue, name.kind, name.name, name.version)
+            for row in await self.rows(SQL["all_workers"])
+            if self._alive(row[7], row[8], row[9])
+            for queue in _strings(row[5])
+            for name in _identities(row[6])
+        }
+
+    async def workers(self) -> list[WorkerInfo]:
+        return [
+            WorkerInfo(
+                row[0], row[1], row[2], row[3], row[4], _strings(row[5]),
+                [name.name for name in _identities(row[6])], self._alive(row[7], row[8], row[9]),
+                row[10],
+            )
+            for row in await self.rows(SQL["all_workers"])
+        ]  # fmt: skip
+
+    async def history(self, id: str) -> History | None:
+        run = await self.info(id)
+        if run is None:
+            return None
+        key = (run.run,)
+        return History(
+            run,
+            [Record(*row) for row in await self.rows(SQL["journal_of"], key)],
+            [OpenOp(*row) for row in await self.rows(SQL["ops_of"], key)],
+            [InboxRow(*row) for row in await self.rows(SQL["inbox"], key)],
+            [AuditRow(*row) for row in await self.rows(SQL["audit_of"], key)],
+            await self._infos(await self.rows(_CHILDREN, key)),
+        )
+
+    async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
+        conditions, parameters = _conditions(filter)
+        if filter.statuses is not None:
+            allowed, values = await self._statuses(filter.statuses)
+            conditions.append(allowed)
+            parameters += values
+        sql = SQL["listing"].format(columns=_COLUMNS, conditions=" AND ".join(conditions))
+        return await self._infos(await self.rows(sql, [*parameters, filter.limit]))
+
+    async def _statuses(self, words: Iterable[str]) -> tuple[str, list[Any]]:
+        parts: list[str] = []
+        parameters: list[Any] = []
+        for word in words:
+            if word == "rolling_back":
+                parts.append("(phase = 1 AND status < 4)")
+            elif word == "no_code":
+                parts.append(
+                    "(status < 4 AND json_array(queue, kind, name, version)"
+                    " NOT IN (SELECT value FROM json_each(?)))"
+                )
+                served = [
+                    json.dumps(target, separators=(",", ":")) for target in await self._served()
+                ]
+                parameters.append(json.dumps(served))
+            elif word in _WORDS:
+                status = _WORDS[word]
+                hidden = " AND phase = 0" if status < Status.PAUSED else ""
+                parts.append(f"(status = {int(status)}{hidden})")
+            else:
+                allowed = ", ".join([*_WORDS, "rolling_back", "no_code"])
+                raise ValueError(f"unknown status {word!r}: use one of {allowed}")
+        return "(" + (" OR ".join(parts) or "0") + ")", parameters
+
+
+def _conditions(filter: RunFilter) -> tuple[list[str], list[Any]]:
+    if not 0 < filter.limit <= _MAX_PAGE:
+        raise ValueError(f"limit must be from 1 to {_MAX_PAGE}, got {filter.limit}")
+    conditions = ["kind IN (SELECT value FROM json_each(?))"]
+    parameters: list[Any] = [json.dumps([int(kind) for kind in filter.kinds])]
+    for column, value in (
+        ("name =", filter.name),
+        ("queue =", filter.queue),
+        ("parent_id =", filter.parent_id),
+        ("run <", filter.after),
+    ):
+        if value is not None:
+            conditions.append(f"{column} ?")
+            parameters.append(value)
+    return conditions, parameters
+
+
+def _strings(text: str) -> list[str]:
+    return msgspec.json.decode(text, type=list[str])
+
+
+def _identities(text: str) -> list[Identity]:
+    return msgspec.json.decode(text, type=list[Identity])

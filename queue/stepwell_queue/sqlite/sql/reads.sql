@@ -1,0 +1,36 @@
+-- name: info_columns
+run, id, kind, name, version, queue, status, phase, rollback, priority, attempts, crashes, fence,
+nonce, created, updated, started, ended, due, deadline, waiting, parent_id, parent_path, worker,
+ifnull(args, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 0)),
+ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1))
+
+-- name: info
+SELECT {columns} FROM runs r WHERE id = ?
+
+-- name: infos
+SELECT {columns} FROM runs r WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: children
+SELECT {columns} FROM runs r WHERE parent = ? ORDER BY run
+
+-- name: listing
+SELECT {columns} FROM runs r WHERE {conditions} ORDER BY run DESC LIMIT ?
+
+-- name: journal_of
+SELECT seq, kind, path, name, value, at, attempt, started, digest
+FROM journal WHERE run = ? ORDER BY seq
+
+-- name: ops_of
+SELECT path, kind, name, due, attempt, value FROM open_ops WHERE run = ? ORDER BY op
+
+-- name: audit_of
+SELECT at, action, actor, reason FROM audit WHERE run = ? ORDER BY entry
+
+-- name: all_workers
+SELECT worker, name, host, pid, started, queues, serves, token, boot, until,
+    (SELECT count(*) FROM runs r WHERE r.worker = w.worker)
+FROM workers w ORDER BY worker
+
+-- name: told_to
+SELECT i.id, i.run, i.kind, i.uid, i.name, i.path, i.status, i.value, i.at
+FROM inbox i JOIN runs r ON r.run = i.run WHERE i.absorbed = 0 AND r.worker = ? ORDER BY i.id

@@ -1,0 +1,125 @@
+-- name: insert_run
+INSERT INTO runs (id, kind, name, version, queue, status, priority, fence, nonce, created, updated,
+    started, due, scheduled, deadline, worker, digest, options, args)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
+
+-- name: insert_child
+INSERT INTO runs (id, kind, name, version, queue, status, priority, fence, nonce, created, updated,
+    due, scheduled, deadline, digest, options, args, parent, parent_path, parent_id)
+SELECT ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, run, ?, id FROM runs WHERE run = ?
+ON CONFLICT (id) DO NOTHING
+
+-- name: put_blob
+INSERT INTO blobs (run, role, value) VALUES (?, ?, ?)
+ON CONFLICT (run, role) DO UPDATE SET value = excluded.value
+
+-- name: find_run
+SELECT run, kind, name, version, digest, nonce, status, parent, fence FROM runs WHERE id = ?
+
+-- name: ready_in_queue
+SELECT 1 FROM runs WHERE status = 1 AND crashes < 2 AND queue = ? LIMIT 1
+
+-- name: last_run
+SELECT last_insert_rowid()
+
+-- name: held
+SELECT 1 FROM runs WHERE run = ? AND fence = ? AND status = 2
+
+-- name: finish
+UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, rollback = ?, worker = NULL,
+    attempts = ifnull(?, attempts)
+WHERE run = ? AND fence = ? AND status = 2
+
+-- name: finish_told
+UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, rollback = ?, worker = NULL,
+    attempts = ifnull(?, attempts)
+WHERE run = ? AND fence = ? AND status = 2
+RETURNING run, id, kind, name, version, queue, status, phase, rollback, priority, attempts, crashes,
+    fence, nonce, created, updated, started, ended, due, deadline, waiting, parent_id, parent_path,
+    worker, ifnull(args, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 0))
+
+-- name: standing
+SELECT status, fence, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1))
+FROM runs WHERE run = ?
+
+-- name: settle
+UPDATE runs SET status = ?, value = ?, updated = ?, worker = NULL, crashes = 0
+WHERE run = ? AND fence = ? AND status = 2
+
+-- name: reschedule
+UPDATE runs SET status = ?, due = ?, updated = ?, worker = NULL,
+    attempts = ifnull(?, attempts),
+    crashes = CASE WHEN ? THEN 0
+        WHEN (SELECT j.fence FROM journal j WHERE j.run = runs.run ORDER BY j.seq DESC LIMIT 1) = fence
+        THEN 0 ELSE crashes END
+WHERE run = ? AND fence = ? AND status = 2
+RETURNING queue, kind, name, version
+
+-- name: set_value
+UPDATE runs SET value = ? WHERE run = ?
+
+-- name: park
+UPDATE runs SET status = 3, due = ?, waiting = ?, updated = ?, worker = NULL, crashes = 0
+WHERE run = ? AND fence = ? AND status = 2
+
+-- name: set_phase
+UPDATE runs SET phase = ? WHERE run = ?
+
+-- name: wake
+UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ? WHERE run = ? AND status = 3
+RETURNING queue, kind, name, version
+
+-- name: wake_delayed
+UPDATE runs SET status = 1, due = NULL, updated = ? WHERE run = ? AND status = 0 AND fence > 0
+RETURNING queue, kind, name, version
+
+-- name: make_ready
+UPDATE runs SET status = 1, due = NULL, waiting = '', ended = NULL, updated = ?, crashes = 0,
+    fence = fence + ?, phase = ?
+WHERE run = ? AND status = ?
+RETURNING queue, kind, name, version
+
+-- name: where_held
+SELECT status, worker FROM runs WHERE run = ?
+
+-- name: address
+SELECT run, status, worker, fence, kind, parent, parent_path, id, phase, rollback FROM runs WHERE id = ?
+
+-- name: cancel_unclaimed
+UPDATE runs SET status = 12, value = ?, ended = ?, updated = ?, due = NULL, waiting = ''
+WHERE run = ? AND fence = 0 AND status IN (0, 1, 4)
+
+-- name: unended_jobs
+SELECT id FROM runs WHERE parent = ? AND kind = 2 AND status < 10
+
+-- name: promote
+UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ?
+WHERE run IN (SELECT run FROM runs WHERE due IS NOT NULL AND due <= ? ORDER BY due LIMIT 1000)
+    AND status IN (0, 3)
+RETURNING queue, kind, name, version
+
+-- name: next_due
+SELECT min(due) FROM runs WHERE due IS NOT NULL
+
+-- name: any_alone
+SELECT 1 FROM runs WHERE status = 1 AND crashes >= 2 LIMIT 1
+
+-- name: claim_seek
+SELECT * FROM (SELECT priority, run FROM runs
+    WHERE status = 1 AND crashes < 2 AND queue = ? AND name = ? AND version = ? AND kind = ?
+    ORDER BY priority DESC, run LIMIT ?)
+
+-- name: claim_seek_alone
+SELECT * FROM (SELECT priority, run FROM runs
+    WHERE status = 1 AND crashes >= 2 AND queue = ? AND name = ? AND version = ? AND kind = ?
+    ORDER BY priority DESC, run LIMIT ?)
+
+-- name: claim
+UPDATE runs SET status = 2, fence = fence + 1, worker = ?, started = ifnull(started, ?), updated = ?
+WHERE run IN (SELECT run FROM ({seeks}) ORDER BY priority DESC, run LIMIT ?)
+RETURNING run, id, kind, name, version, queue, fence, attempts, crashes, phase, priority, nonce,
+    generation, created, scheduled, deadline, parent, parent_id, parent_path, args, value, options
+
+-- name: blob
+SELECT value FROM blobs WHERE run = ? AND role = ?

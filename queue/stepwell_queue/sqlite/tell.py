@@ -1,0 +1,76 @@
+"""Telling a run something: the inbox row, the wake-up, and whom to inform after COMMIT."""
+
+from __future__ import annotations
+
+from stepwell_queue.contract import InboxKind, InboxRow, Status
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tx import Tx
+
+_TELL, _WAKE, _WAKE_DELAYED = SQL["tell"], SQL["wake"], SQL["wake_delayed"]
+_WHERE, _ADDRESS, _JOBS = SQL["where_held"], SQL["address"], SQL["unended_jobs"]
+_CANCEL = SQL["cancel_unclaimed"]
+
+
+def tell(
+    tx: Tx,
+    run: int,
+    kind: int,
+    uid: str,
+    name: str,
+    path: str,
+    status: int,
+    value: bytes,
+    at: float,
+) -> None:
+    """Put a row into the inbox, once per uid, and wake the run if it waits."""
+    tx.execute(_TELL, (run, kind, uid, name, path, status, value, at))
+    if tx.cursor.rowcount == 0:
+        return
+    row = InboxRow(tx.cursor.lastrowid or 0, run, kind, uid, name, path, status, value, at)
+    woken = tx.execute(_WAKE, (tx.now, run)).fetchall()
+    if not woken and kind == InboxKind.CANCEL:
+        woken = tx.execute(_WAKE_DELAYED, (tx.now, run)).fetchall()
+    if woken:
+        tx.made_ready(*woken[0])
+        return
+    stands = tx.one(_WHERE, (run,))
+    if stands[0] == Status.RUNNING:
+        tx.effects.told.append((stands[1], row))
+
+
+def child_ended(tx: Tx, child: int, parent: int, status: int, value: bytes, at: float) -> None:
+    row = tx.one(SQL["child_of"], (child, parent))
+    if row is not None:
+        id, path = row
+        tell(tx, parent, InboxKind.CHILD_ENDED, id, id, path, status, value, at)
+
+
+def cancel(tx: Tx, id: str, uid: str, reason: bytes, at: float) -> int | None:
+    """Cancel at once what was never claimed, else tell it; the status afterwards, None if there is no such run."""
+    found = tx.one(_ADDRESS, (id,))
+    if found is None:
+        return None
+    run, status, _, fence, _, parent = found[:6]
+    if status >= Status.COMPLETED:
+        return int(status)
+    if fence == 0:
+        tx.execute(_CANCEL, (reason, at, tx.now, run))
+        if tx.cursor.rowcount == 1:
+            tx.effects.rested.append(run)
+            if parent is not None:
+                child_ended(tx, run, parent, Status.CANCELLED, reason, at)
+            return int(Status.CANCELLED)
+    tell(tx, run, InboxKind.CANCEL, uid, "cancel", "", 0, reason, at)
+    return int(tx.one(_WHERE, (run,))[0])
+
+
+def cancel_child(tx: Tx, parent: int, id: str) -> None:
+    found = tx.one(_ADDRESS, (id,))
+    if found is not None and found[5] == parent:
+        cancel(tx, id, f"parent-{parent}", b"", tx.now)
+
+
+def cancel_jobs_of(tx: Tx, parent: int) -> None:
+    """Withdraw the node jobs of a run that has ended: nobody waits for them any more."""
+    for (id,) in tx.execute(_JOBS, (parent,)).fetchall():
+        cancel(tx, id, f"parent-{parent}", b"", tx.now)

@@ -1,0 +1,108 @@
+"""What a verb handler works with: one open transaction, and what is to be told after its COMMIT."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+from stepwell_queue.clock import Clock
+from stepwell_queue.contract import InboxRow, RunInfo, SessionEvents
+from stepwell_queue.sqlite.statements import SQL
+
+INLINE = 1024  # values above go to blobs; a claim would otherwise rewrite them
+_SEEKS_AT_ONCE = 400  # SQLite takes 500 terms in a compound SELECT
+
+
+class Target(NamedTuple):
+    """What ready work is addressed to."""
+
+    queue: str
+    kind: int
+    name: str
+    version: int
+
+
+class SessionState:
+    """What the store remembers of a registered worker."""
+
+    def __init__(self, worker: int, targets: frozenset[Target], events: SessionEvents) -> None:
+        self.worker, self.targets, self.events = worker, targets, events
+        self.seeks = tuple((t.queue, t.name, t.version, t.kind) for t in sorted(targets))
+        self.claim_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek"], len(self.seeks)))
+        self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(self.seeks)))
+        self.any_alone_sql = _union(SQL["claim_seek_alone"], len(self.seeks))
+        self.drained = False  # the last claim found all, and nothing became ready since
+        self.alone: int | None = None  # a run with >= 2 crashes that it holds
+        self.until = 0.0  # the lease, in monotonic seconds
+        self.swept = 0
+
+
+def _union(seek: str, count: int) -> str:
+    parts = [
+        " UNION ALL ".join([seek] * min(_SEEKS_AT_ONCE, count - at))
+        for at in range(0, count, _SEEKS_AT_ONCE)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return " UNION ALL ".join(f"SELECT * FROM ({part})" for part in parts)
+
+
+class Context:
+    """What outlives a transaction: shared by the loop and the writer thread, which never run handlers at once."""
+
+    def __init__(self, clock: Clock, boot: str, token: str, lease: float) -> None:
+        self.clock, self.boot, self.token, self.lease = clock, boot, token, lease
+        self.sessions: dict[int, SessionState] = {}
+        self.watched: Container[int] = ()
+        self.next_due = 0.0  # no later than the earliest due row; 0 = not known
+        self.alone = True  # no other process has this file open
+
+
+class Effects:
+    """What is to be told on the loop after COMMIT."""
+
+    __slots__ = ("due", "infos", "moves", "ready", "rested", "told")
+
+    def __init__(self) -> None:
+        self.ready: set[tuple[str, int, str, int]] = set()
+        self.told: list[tuple[int, InboxRow]] = []
+        self.rested: list[int] = []  # ended, held or stuck
+        self.infos: dict[int, RunInfo] = {}
+        self.moves: list[
+            tuple[int, str | None]
+        ] = []  # in order: (run, id) taken, (run, None) given up
+        self.due: float | None = None
+
+
+class Tx:
+    """One transaction: handlers use `execute` and read `cursor`, which is one for all of them."""
+
+    __slots__ = ("context", "cursor", "effects", "execute", "executemany", "monotonic", "now")
+
+    def __init__(self, cursor: sqlite3.Cursor, context: Context) -> None:
+        self.cursor, self.context = cursor, context
+        self.execute, self.executemany = cursor.execute, cursor.executemany
+        self.now = context.clock.now()
+        self.monotonic = time.monotonic()
+        self.effects = Effects()
+
+    def one(self, sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        """The first row, or None."""
+        return self.execute(sql, parameters).fetchone()
+
+    def made_ready(self, queue: str, kind: int, name: str, version: int) -> None:
+        target = (queue, kind, name, version)
+        ready = self.effects.ready
+        if target not in ready:
+            ready.add(target)
+        for session in self.context.sessions.values():
+            session.drained = False
+
+    def made_due(self, due: float) -> None:
+        earliest = self.effects.due
+        if earliest is None or due < earliest:
+            self.effects.due = due
+        if due < self.context.next_due:
+            self.context.next_due = due

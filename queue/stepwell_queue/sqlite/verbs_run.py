@@ -1,0 +1,197 @@
+"""What the holder of a run says: each statement carries the fence in its condition."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from stepwell_queue.contract import (
+    Append,
+    Finish,
+    InboxRow,
+    OpenOp,
+    Park,
+    Record,
+    Reschedule,
+    RunInfo,
+    Settle,
+    Status,
+)
+from stepwell_queue.errors import StaleFence
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended
+from stepwell_queue.sqlite.tx import INLINE, Tx
+from stepwell_queue.sqlite.verbs_start import VALUE, start_child
+
+_APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
+_OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
+_ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
+_FINISH, _FINISH_TOLD, _STANDING = SQL["finish"], SQL["finish_told"], SQL["standing"]
+_BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
+_RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
+
+
+def append(tx: Tx, verb: Append) -> None:
+    records = verb.records
+    if len(records) > 1 or verb.children:
+        tx.execute("SAVEPOINT verb")
+        try:
+            _append(tx, verb)
+        except BaseException:
+            tx.execute("ROLLBACK TO verb")
+            tx.execute("RELEASE verb")
+            raise
+        tx.execute("RELEASE verb")
+    else:
+        _append(tx, verb)
+
+
+def _append(tx: Tx, verb: Append) -> None:
+    run, fence = verb.run, verb.fence
+    if verb.records:
+        for record in verb.records:
+            if not _insert(tx, run, fence, record):
+                return  # a repetition: the whole verb is in place
+    elif tx.one(_HELD, (run, fence)) is None:
+        raise StaleFence(run, fence)
+    if verb.closed or verb.opened:
+        _operations(tx, run, verb.closed, verb.opened)
+    for id in verb.absorbed:
+        tx.execute(_ABSORB, (id, run))
+    for path, child in verb.children:
+        start_child(tx, run, path, child)
+    for child_id in verb.cancels:
+        cancel_child(tx, run, child_id)
+    if verb.phase is not None:
+        tx.execute(_PHASE, (verb.phase, run))
+
+
+def _insert(tx: Tx, run: int, fence: int, record: Record) -> bool:
+    """Insert a record; False if it is there already."""
+    try:
+        tx.execute(
+            _APPEND,
+            (
+                record.seq, record.kind, record.path, record.name, record.value, record.at,
+                record.attempt, record.started, record.digest, run, fence,
+            ),
+        )  # fmt: skip
+    except sqlite3.IntegrityError:
+        row = tx.one(_RECORD_AT, (run, record.seq))
+        if row is not None and row[-1] == fence and Record(*row[:-1]) == record:
+            return False
+        if row is None:
+            raise  # no repeated seq: the record itself is malformed
+        raise StaleFence(run, fence) from None
+    if tx.cursor.rowcount != 1:
+        raise StaleFence(run, fence)
+    return True
+
+
+def _operations(tx: Tx, run: int, closed: Sequence[str], opened: Sequence[OpenOp]) -> None:
+    for path in closed:
+        tx.execute(_CLOSE, (run, path))
+    for op in opened:
+        tx.execute(_OPEN, (run, op.path, op.kind, op.name, op.due, op.attempt, op.value))
+
+
+def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
+    run, fence, due = verb.run, verb.fence, verb.due
+    rows = tx.execute(_INBOX, (run,)).fetchall()
+    if rows:
+        if tx.one(_HELD, (run, fence)) is None:
+            raise StaleFence(run, fence)
+    else:
+        tx.execute(_PARK, (due, verb.waiting, tx.now, run, fence))
+        if tx.cursor.rowcount == 0:
+            if not _gave_up(tx, run, fence):
+                raise StaleFence(run, fence)
+            return ()
+        tx.effects.moves.append((run, None))
+        if due is not None:
+            tx.made_due(due)
+    if verb.closed or verb.opened:
+        _operations(tx, run, verb.closed, verb.opened)
+    return [InboxRow(*row) for row in rows] if rows else ()
+
+
+def _gave_up(tx: Tx, run: int, fence: int) -> bool:
+    """Whether the claim with this fence was given up and nobody claimed since: the verb is repeated."""
+    row = tx.one(_STANDING, (run,))
+    return (
+        row is not None
+        and row[1] == fence
+        and row[0] < Status.COMPLETED
+        and row[0] != Status.RUNNING
+    )
+
+
+def finish(tx: Tx, verb: Finish) -> None:
+    run, fence, value = verb.run, verb.fence, verb.value
+    large = len(value) > INLINE
+    row = (
+        verb.status, None if large else value, verb.at, tx.now, verb.rollback, verb.attempts,
+        run, fence,
+    )  # fmt: skip
+    effects = tx.effects
+    if run in tx.context.watched:
+        rows = tx.execute(_FINISH_TOLD, row).fetchall()
+        count = len(rows)
+        if rows:
+            effects.infos[run] = RunInfo(*rows[0][:24], True, rows[0][24], value)
+    else:
+        tx.execute(_FINISH, row)
+        count = tx.cursor.rowcount
+    if count == 0:
+        standing = tx.one(_STANDING, (run,))
+        if standing is None or tuple(standing) != (verb.status, fence, value):
+            raise StaleFence(run, fence)
+        return
+    effects.moves.append((run, None))
+    effects.rested.append(run)
+    if large:
+        tx.execute(_BLOB, (run, VALUE, value))
+    if not verb.clean:
+        tx.execute(_CLOSE_ALL, (run,))
+        cancel_jobs_of(tx, run)
+    if verb.parent is not None:
+        child_ended(tx, run, verb.parent, verb.status, value, verb.at)
+
+
+def settle(tx: Tx, verb: Settle) -> None:
+    run, fence, error = verb.run, verb.fence, verb.error
+    large = len(error) > INLINE
+    tx.execute(_SETTLE, (verb.status, None if large else error, tx.now, run, fence))
+    if tx.cursor.rowcount == 0:
+        if tx.one(_STANDING, (run,)) != (verb.status, fence, error):
+            raise StaleFence(run, fence)
+        return
+    if large:
+        tx.execute(_BLOB, (run, VALUE, error))
+    tx.effects.moves.append((run, None))
+    tx.effects.rested.append(run)
+
+
+def reschedule(tx: Tx, verb: Reschedule) -> None:
+    run, fence, due = verb.run, verb.fence, verb.due
+    if due is not None and (due <= tx.now or tx.one(_CANCEL_WAITS, (run,))):
+        due = None  # a cancelled run does not wait for its next attempt
+    status = Status.READY if due is None else Status.SCHEDULED
+    rows = tx.execute(
+        _RESCHEDULE,
+        (int(status), due, tx.now, verb.attempts, verb.attempts is not None, run, fence),
+    ).fetchall()
+    if not rows:
+        if not _gave_up(tx, run, fence):
+            raise StaleFence(run, fence)
+        return
+    if verb.error is not None:
+        large = len(verb.error) > INLINE
+        tx.execute(_SET_VALUE, (None if large else verb.error, run))
+        if large:
+            tx.execute(_BLOB, (run, VALUE, verb.error))
+    tx.effects.moves.append((run, None))
+    if due is None:
+        tx.made_ready(*rows[0])
+    else:
+        tx.made_due(due)
