@@ -15,7 +15,7 @@ from stepwell_runtime.codec._exceptions import (
 )
 from stepwell_runtime.codec._hints import reachable, sole_class
 from stepwell_runtime.codec._plans import Plan, import_plan, plan_or_unreadable
-from stepwell_runtime.codec._read import Reader
+from stepwell_runtime.codec._read import PlanFor, Reader
 from stepwell_runtime.codec._refs import plain_ref, short_name, type_name
 from stepwell_runtime.codec._write import write, write_canonical
 from stepwell_runtime.codec.errors import (
@@ -30,6 +30,7 @@ from stepwell_runtime.codec.errors import (
 
 _C = TypeVar("_C", bound=type)
 _DIGEST_SIZE = 12
+_MAX_READERS = 1024
 
 
 class Codec:
@@ -43,13 +44,15 @@ class Codec:
             raise ValueError(f"max_size must be a positive number of bytes, not {max_size!r}")
         self.max_size = max_size
         self._registered: dict[str, type] = {}
-        self._trusted = Reader(self._plan)
+        self._reader = Reader(import_plan, trusted=True)
+        self._outside: dict[Any, Reader] = {}
 
     def register(self, cls: _C, *, formerly: tuple[str, ...] = ()) -> _C:
-        """Let data from outside name this class; `formerly` are its old names, as "module:qualname"."""
-        self._registered[f"{cls.__module__}:{cls.__qualname__}"] = cls
-        for name in formerly:
+        """Let data from outside name this class. `formerly`: old names, as "module:qualname"."""
+        for name in (f"{cls.__module__}:{cls.__qualname__}", *formerly):
             self._registered[name] = cls
+        self._reader = Reader(self._registered_or_imported, trusted=True)
+        self._outside.clear()
         return cls
 
     def encode(self, value: object, where: str) -> bytes:
@@ -63,7 +66,7 @@ class Codec:
         return data
 
     def digest(self, value: object) -> bytes:
-        """12 bytes that equal values of equal types share; the order of dicts and sets does not matter."""
+        """12 bytes that equal values of equal types share, whatever the order of dicts and sets."""
         try:
             data = write_canonical(value, self.max_size)
         except Exception as error:
@@ -83,27 +86,37 @@ class Codec:
     ) -> Any:
         """Raises DecodingError when this code cannot build the value.
 
-        The annotation finds classes that moved or were renamed. With `trusted=False` nothing is imported:
-        only classes that the annotation reaches, or that were registered, are built.
+        The annotation finds classes that moved or were renamed. With `trusted=False` nothing is
+        imported: only classes that it reaches, or that were registered, are built, and models are
+        validated.
         """
         try:
             if not trusted:
-                return Reader(_Allowed(annotation, self._registered)).decode(data)
+                return self._outside_reader(annotation).decode(data)
             try:
-                return self._trusted.decode(data)
+                return self._reader.decode(data)
             except MissingClass:
                 if annotation is Any:
                     raise
-                return Reader(_Moved(annotation, self._plan)).decode(data)
+                plan_for = _Moved(annotation, self._reader.plan_for)
+                return Reader(plan_for, trusted=True).decode(data)
         except Exception as error:
             raise _decoding_error(error, where) from error
 
-    def _plan(self, ref: str) -> Plan:
-        if self._registered:
-            cls = self._registered.get(plain_ref(ref))
-            if cls is not None:
-                return plan_or_unreadable(cls, ref)
-        return import_plan(ref)
+    def _outside_reader(self, annotation: object) -> Reader:
+        try:
+            reader = self._outside.get(annotation)
+        except TypeError:  # Annotated[..., unhashable]
+            return Reader(_Allowed(annotation, self._registered), trusted=False)
+        if reader is None:
+            reader = Reader(_Allowed(annotation, self._registered), trusted=False)
+            if len(self._outside) < _MAX_READERS:
+                self._outside[annotation] = reader
+        return reader
+
+    def _registered_or_imported(self, ref: str) -> Plan:
+        cls = self._registered.get(plain_ref(ref))
+        return import_plan(ref) if cls is None else plan_or_unreadable(cls, ref)
 
     def encode_error(self, error: BaseException, where: str) -> bytes:
         """Never fails: what cannot be stored is left out, and the error comes back as StepFailed."""
@@ -112,7 +125,7 @@ class Codec:
     def decode_error(self, data: bytes) -> BaseException:
         """A fresh exception each time; StepFailed where its own class or content is not to be had."""
         try:
-            return raise_error(read_error(data), self._trusted)
+            return raise_error(read_error(data), self._reader)
         except Exception as error:
             raise _decoding_error(error, "stored exception") from error
 
@@ -156,13 +169,13 @@ class _Allowed:
 class _Moved:
     """Finds as ever, and else by the bare name among what the annotation reaches."""
 
-    def __init__(self, annotation: object, find: Any) -> None:
+    def __init__(self, annotation: object, plan_for: PlanFor) -> None:
         self._annotation = annotation
-        self._find = find
+        self._plan_for = plan_for
 
     def __call__(self, ref: str) -> Plan:
         try:
-            plan: Plan = self._find(ref)
+            plan = self._plan_for(ref)
         except MissingClass:
             cls = self._by_name(short_name(ref))
             if cls is None:

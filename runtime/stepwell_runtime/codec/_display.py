@@ -20,7 +20,7 @@ def show(data: bytes) -> object:
     """Any stored value as None, bool, int, float, str, list and dict with str keys."""
     try:
         return _plain(_decode(data))
-    except Exception as error:  # whatever is stored, the row must be listed
+    except Exception as error:  # noqa: BLE001 - whatever is stored, the row must be listed
         start = base64.b64encode(data[:48]).decode()
         return f"<cannot be read: {type(error).__name__}, {len(data):,} bytes, base64 {start}>"
 

@@ -26,7 +26,7 @@ _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
 
 _encoder = msgspec.msgpack.Encoder()
 
-# Thrown into a coroutine they would end it, or be turned into RuntimeError, instead of being caught.
+# Thrown into a coroutine they would end it, or become a RuntimeError, instead of being caught.
 _CONTROL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
 # Kept apart, or (`obj`) a reference to anything at all that only helps to suggest a spelling.
 _NOT_CONTENT: Final = frozenset(
@@ -49,7 +49,8 @@ _NOT_CONTENT: Final = frozenset(
 class ErrorInfo:
     """An exception as it was stored, for display; nothing is imported to read it.
 
-    `frames` are (file, line, function), outermost first. `cause` is what it was raised from, or while handling.
+    `frames` are (file, line, function), outermost first. `cause` is what it was raised from, or
+    while handling.
     """
 
     type: str
@@ -115,7 +116,7 @@ def _contents(error: BaseException, where: str, limit: int) -> dict[str, Any]:
         why = f"{place}{refused.reason}"
     except TooMany:
         why = "its content is too large"
-    except Exception as failure:  # properties and __slots__ of a user's class may raise anything
+    except Exception as failure:  # noqa: BLE001 - properties and __slots__ of a user's class may raise anything
         why = f"{type(failure).__name__} while reading its content"
     return {"why": _clean(f"{where}: {why}" if where else why)}
 
@@ -135,7 +136,7 @@ def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
 def _message(error: BaseException) -> str:
     try:
         return _clean(str(error))
-    except Exception:  # a user's __str__ must not hide the error that is being stored
+    except Exception:  # noqa: BLE001 - a user's __str__ must not hide the error that is being stored
         return f"<unprintable {type(error).__name__}>"
 
 
@@ -176,7 +177,7 @@ def raise_error(described: dict[str, Any], reader: Reader) -> BaseException:
     members = [raise_error(member, reader) for member in described.get("members", ())]
     try:
         error = _rebuild(described, members, reader)
-    except Exception as failure:  # the class may have changed in any way, or be gone
+    except Exception as failure:  # noqa: BLE001 - the class may have changed in any way, or be gone
         error = _stand_in(described, str(failure))
     for note in described["notes"]:
         error.add_note(note)
@@ -209,7 +210,7 @@ def _rebuild(
 
 
 def _builtin_new(cls: type) -> Any:
-    """The `__new__` in C that makes the object; one in Python may ask for arguments like `__init__`."""
+    """The `__new__` in C that makes the object; one in Python may ask for arguments."""
     for base in cls.__mro__:
         new = base.__dict__.get("__new__")
         if isinstance(new, BuiltinFunctionType):

@@ -44,7 +44,7 @@ def _field_hints(cls: type) -> Iterator[object]:
         return
     try:
         hints = typing.get_type_hints(cls)
-    except Exception:  # names of forward references that are not there: nothing is reached by them
+    except Exception:  # noqa: BLE001 - forward references to what is not there reach nothing
         hints = {}
     yield from hints.values()
     fields: dict[str, Any] = getattr(cls, "__pydantic_fields__", {})

@@ -14,9 +14,10 @@ _set = object.__setattr__
 
 
 class ModelPlan(Plan):
-    """Restored exactly while the fields are those that were stored, else validated by the new class.
+    """Restored exactly while the class has the fields that were stored, else validated by it.
 
     Validating always was rejected: validators that change their input would change it once more.
+    Data from outside always is.
     """
 
     not_compared = frozenset({"set", "schema"})
@@ -39,6 +40,10 @@ class ModelPlan(Plan):
         if value.__pydantic_fields_set__ != fields.keys():
             state["set"] = sorted(value.__pydantic_fields_set__)
         return fields, state
+
+    def check_state(self, state: State) -> State:
+        # Without its mark the stored data is validated: an own mark would let anything through.
+        return {key: value for key, value in state.items() if key == "extra"}
 
     def put_together(self, fields: dict[str, Any], state: State) -> Any:
         if state.get("schema") != self._schema or not self._names.issuperset(fields):

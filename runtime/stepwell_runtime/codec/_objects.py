@@ -23,7 +23,7 @@ _set = object.__setattr__
 
 
 class DataclassPlan(Plan):
-    """Built without `__init__` and `__post_init__`: the fields are already what those made of them."""
+    """Built without `__init__` and `__post_init__`: the fields are what those made of them."""
 
     def __init__(self, cls: type) -> None:
         super().__init__(cls)
@@ -36,9 +36,15 @@ class DataclassPlan(Plan):
         self._may_be_unset = frozenset(
             field.name for field in self._fields if not field.init and not _has_default(field)
         )
-        self._direct = not any(_is_data_descriptor(cls, name) for name in self._order)
+        self._direct = hasattr(cls, "__dict__") and not any(
+            _is_data_descriptor(cls, name) for name in self._order
+        )
 
     def take_apart(self, value: Any) -> tuple[dict[str, Any], State]:
+        if self._direct:
+            own: dict[str, Any] = value.__dict__
+            if own.keys() == self._names and not self._slots:
+                return own, {}
         try:
             fields = {name: getattr(value, name) for name in self._order}
         except AttributeError:

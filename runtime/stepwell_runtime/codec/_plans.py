@@ -50,12 +50,21 @@ class Plan:
     # State that does not make two equal values differ.
     not_compared: frozenset[str] = frozenset()
 
-    def build(self, fields: dict[str, Any], state: State) -> Any:
+    def build(self, fields: dict[str, Any], state: State, *, trusted: bool) -> Any:
         if self.migrate is not None:
             fields = self.migrate(fields)
             if not isinstance(fields, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
                 raise Unreadable("__stepwell_migrate__ must return the dict of fields", self.ref)
+        if not trusted:
+            state = self.check_state(state)
         return self.put_together(fields, state)
+
+    def check_state(self, state: State) -> State:
+        """What of the state data from outside may set: nothing that would replace a method."""
+        for name in state.get("attrs", ()):
+            if name.startswith("__") or callable(getattr(self.cls, name, None)):
+                raise Unreadable(f"data from outside may not set {name!r}", self.ref)
+        return state
 
     def take_apart(self, value: Any) -> tuple[dict[str, Any], State]:
         raise NotImplementedError
@@ -76,7 +85,7 @@ def extra_attributes(value: Any, known: frozenset[str]) -> dict[str, Any]:
     own = getattr(value, "__dict__", None)
     if not own or known.issuperset(own):
         return {}
-    cls = type(value)
+    cls: type = type(value)
     return {
         name: item
         for name, item in own.items()
@@ -124,8 +133,19 @@ def plan_or_unreadable(cls: type, ref: str) -> Plan:
     return plan
 
 
+_found: dict[str, tuple[Plan, str, str]] = {}
+
+
 def import_plan(ref: str) -> Plan:
-    return plan_or_unreadable(find(ref), ref)
+    known = _found.get(ref)
+    if known is not None:
+        plan, module, name = known
+        if getattr(sys.modules.get(module), name, None) is plan.cls:
+            return plan
+    cls = find(ref)
+    plan = plan_or_unreadable(cls, ref)
+    _found[ref] = (plan, cls.__module__, cls.__qualname__)
+    return plan
 
 
 def _find_handler(cls: type) -> Handler | None:

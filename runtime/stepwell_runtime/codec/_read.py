@@ -18,12 +18,13 @@ Raiser = Callable[["Reader", memoryview], Any]
 class Reader:
     """Decodes with one way of finding classes; made once and used again."""
 
-    __slots__ = ("_decoder", "decode", "plan_for")
+    __slots__ = ("decode", "plan_for", "trusted")
 
-    def __init__(self, plan_for: PlanFor) -> None:
+    def __init__(self, plan_for: PlanFor, *, trusted: bool) -> None:
         self.plan_for = plan_for
-        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._raise)
-        self.decode: Callable[[bytes | memoryview], Any] = self._decoder.decode
+        self.trusted = trusted
+        decoder = msgspec.msgpack.Decoder(ext_hook=self._raise)
+        self.decode: Callable[[bytes | memoryview], Any] = decoder.decode
 
     def _raise(self, code: int, data: memoryview) -> Any:
         raiser = raisers.get(code)
@@ -49,7 +50,7 @@ def _raise_map(reader: Reader, data: memoryview) -> Any:
 
 def _raise_object(reader: Reader, data: memoryview) -> Any:
     ref, fields, *state = reader.decode(data)
-    return reader.plan_for(ref).build(fields, state[0] if state else {})
+    return reader.plan_for(ref).build(fields, state[0] if state else {}, trusted=reader.trusted)
 
 
 def _raise_bigint(reader: Reader, data: memoryview) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
+from pathlib import PurePath
 from types import ModuleType
 
 from stepwell_runtime.codec.errors import MissingClass, Refused
@@ -20,7 +20,7 @@ def main_name() -> str:
     if spec is not None and spec.name != _MAIN:
         return str(spec.name)
     file = getattr(main, "__file__", None)
-    return os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else ""
+    return PurePath(file).stem if isinstance(file, str) else ""
 
 
 def type_name(cls: type) -> str:

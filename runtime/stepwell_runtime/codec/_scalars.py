@@ -38,25 +38,18 @@ _SINGLETONS: Final[dict[str, object]] = {"...": ..., "msgspec.UNSET": msgspec.UN
 
 
 def _lower_tuple(writer: Writer, value: tuple[Any, ...], depth: int) -> object:
-    return writer.ext(tags.TUPLE, writer.items(value, len(value), depth))
+    return writer.ext(tags.TUPLE, writer.items(value, depth))
 
 
 def _lower_set(writer: Writer, value: set[Any] | frozenset[Any], depth: int) -> object:
-    lowered: list[Any] = []
-    writer.enter(len(value), depth)
-    for item in value:
-        try:
-            lowered.append(writer.lower(item, depth + 1))
-        except Refused as refused:
-            refused.steps.append("<element>")
-            raise
+    lowered = writer.items(value, depth, unordered=True)
     if writer.canonical:
         lowered.sort(key=writer.encode)
     return writer.ext(tags.SET if type(value) is set else tags.FROZENSET, lowered)
 
 
 def _lower_deque(writer: Writer, value: collections.deque[Any], depth: int) -> object:
-    items = writer.items(value, len(value), depth)
+    items = writer.items(value, depth)
     return writer.ext(tags.DEQUE, [value.maxlen, items])
 
 

@@ -1,4 +1,4 @@
-"""Codes of the msgpack extension types. Stored data depends on them: never reuse or renumber one."""
+"""Codes of the msgpack extension types. Never reuse or renumber one: data is stored."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import NoneType
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from stepwell_runtime.codec.errors import Refused, TooMany
 
 MAX_DEPTH: Final = 100
 
-_encoder = msgspec.msgpack.Encoder()
-_sorting_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_encode = msgspec.msgpack.Encoder().encode
+_encode_sorted = msgspec.msgpack.Encoder(order="deterministic").encode
 
 Ext = msgspec.msgpack.Ext
 Handler = Callable[["Writer", Any, int], object]
@@ -24,33 +24,34 @@ _SCALARS: Final = frozenset({NoneType, bool, int, float, str, bytes})
 _NATIVE: Final = frozenset({*_SCALARS, list, dict})
 # Range and encodability of these are looked at only in a second pass, when msgspec has refused one.
 _CHECKED_SCALARS: Final = _SCALARS - {int, str}
-_STR: Final = frozenset({str})
+_all_str = frozenset({str}).issuperset
+_all_scalar = _SCALARS.issuperset
+_all_native = _NATIVE.issuperset
 
 
-def is_native(value: object, limit: int) -> bool:
-    """True when msgpack itself keeps the value and its types. Level by level: no recursion, and bounded."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return True
-    if kind not in _NATIVE:
+def _is_native(value: object, limit: int) -> bool:
+    """True when msgpack itself keeps the value and its types.
+
+    Goes down level by level: no recursion, so depth is counted, and a value that holds itself ends.
+    """
+    if type(value) not in _NATIVE:
         return False
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for container in level:
             limit -= len(container)
+            items = container
             if type(container) is dict:
-                if not _STR.issuperset(map(type, container)):
+                if not _all_str(map(type, container)):
                     return False
-                container = container.values()
-            if _SCALARS.issuperset(map(type, container)):
+                items = container.values()
+            if _all_scalar(map(type, items)):
                 continue
-            for item in container:
-                kind = type(item)
-                if kind not in _SCALARS:
-                    if kind not in _NATIVE:
-                        return False
-                    below.append(item)
+            containers = [item for item in items if type(item) not in _SCALARS]
+            if not _all_native(map(type, containers)):
+                return False
+            below += containers
         if not below:
             return True
         if limit < 0:
@@ -61,23 +62,30 @@ def is_native(value: object, limit: int) -> bool:
 
 def write(value: object, limit: int) -> bytes:
     """Encode. Raises Refused, or TooMany past `limit` elements."""
+    kind = type(value)
     try:
-        if is_native(value, limit):
-            return _encoder.encode(value)
-        return _encoder.encode(Writer(limit, _SCALARS).lower(value, 0))
+        if (  # the usual dict, without a call
+            kind is dict
+            and _all_str(map(type, value))  # type: ignore[call-overload]  # it is a dict
+            and _all_scalar(map(type, value.values()))  # type: ignore[attr-defined]  # as above
+        ):
+            return _encode(value)
+        if kind in _SCALARS or _is_native(value, limit):
+            return _encode(value)
+        return _encode(Writer(limit, _SCALARS).lower(value, 0))
     except (OverflowError, UnicodeEncodeError):
-        return _encoder.encode(Writer(limit, _CHECKED_SCALARS).lower(value, 0))
+        return _encode(Writer(limit, _CHECKED_SCALARS).lower(value, 0))
 
 
 def write_canonical(value: object, limit: int) -> bytes:
     """Encode so that the order of dicts and sets does not show."""
     try:
-        if is_native(value, limit):
-            return _sorting_encoder.encode(value)
-        return _sorting_encoder.encode(Writer(limit, _SCALARS, canonical=True).lower(value, 0))
+        if type(value) in _SCALARS or _is_native(value, limit):
+            return _encode_sorted(value)
+        return _encode_sorted(Writer(limit, _SCALARS, canonical=True).lower(value, 0))
     except (OverflowError, UnicodeEncodeError):
         writer = Writer(limit, _CHECKED_SCALARS, canonical=True)
-        return _sorting_encoder.encode(writer.lower(value, 0))
+        return _encode_sorted(writer.lower(value, 0))
 
 
 class Writer:
@@ -89,7 +97,7 @@ class Writer:
         self._left = limit
         self.scalars = scalars
         self.canonical = canonical
-        self.encode = (_sorting_encoder if canonical else _encoder).encode
+        self.encode = _encode_sorted if canonical else _encode
 
     def lower(self, value: Any, depth: int) -> object:
         kind = type(value)
@@ -113,14 +121,16 @@ class Writer:
     def ext(self, code: int, payload: object) -> Ext:
         return Ext(code, self.encode(payload))
 
-    def items(self, values: Iterable[Any], size: int, depth: int) -> list[Any]:
-        self.enter(size, depth)
+    def items(self, values: Collection[Any], depth: int, *, unordered: bool = False) -> list[Any]:
+        self.enter(len(values), depth)
+        if self.scalars.issuperset(map(type, values)):
+            return list(values)
         lowered: list[Any] = []
         try:
             for value in values:
-                lowered.append(self.lower(value, depth + 1))
+                lowered.append(self.lower(value, depth + 1))  # noqa: PERF401 - its length is the path
         except Refused as refused:
-            refused.steps.append(f"[{len(lowered)}]")
+            refused.steps.append("<element>" if unordered else f"[{len(lowered)}]")
             raise
         return lowered
 
@@ -128,14 +138,13 @@ class Writer:
         """Keys and values in turn."""
         self.enter(len(mapping), depth)
         flat: list[tuple[object, object]] = []
-        key: Any = None
-        try:
-            for key, value in mapping.items():
-                flat.append((self._key(key, depth), self.lower(value, depth + 1)))
-        except Refused as refused:
-            if not refused.steps or not refused.steps[-1].startswith("<key"):
+        for key, value in mapping.items():
+            try:
+                lowered = self.lower(value, depth + 1)
+            except Refused as refused:
                 refused.steps.append(f"[{_show(key)}]")
-            raise
+                raise
+            flat.append((self._key(key, depth), lowered))
         if self.canonical and not ordered:
             flat.sort(key=lambda pair: self.encode(pair[0]))
         return [part for pair in flat for part in pair]
@@ -147,16 +156,20 @@ class Writer:
             refused.steps.append(f"<key {_show(key)}>")
             raise
 
-    def fields(self, values: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def fields(
+        self, values: dict[str, Any], depth: int, step: Callable[[str], str] = ".{}".format
+    ) -> dict[str, Any]:
         self.enter(len(values), depth)
-        lowered: dict[str, Any] = {}
         scalars = self.scalars
+        if scalars.issuperset(map(type, values.values())):
+            return values
+        lowered: dict[str, Any] = {}
         name = ""
         try:
             for name, value in values.items():
                 lowered[name] = value if type(value) in scalars else self.lower(value, depth + 1)
         except Refused as refused:
-            refused.steps.append(f".{name}")
+            refused.steps.append(step(name))
             raise
         return lowered
 
@@ -164,25 +177,25 @@ class Writer:
 def _show(key: object) -> str:
     try:
         text = repr(key)
-    except Exception:  # a user's __repr__ must not hide the error that is being reported
+    except Exception:  # noqa: BLE001 - a user's __repr__ must not hide the error that is being reported
         text = f"<{type(key).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _item_step(key: str) -> str:
+    return f"[{_show(key)}]"
+
+
 def _lower_list(writer: Writer, value: list[Any], depth: int) -> object:
-    return writer.items(value, len(value), depth)
+    return writer.items(value, depth)
 
 
 def _lower_dict(writer: Writer, value: dict[Any, Any], depth: int) -> object:
-    if not _STR.issuperset(map(type, value)):
+    if not _all_str(map(type, value)):
         return writer.ext(tags.MAP, writer.pairs(value, depth))
     if int not in writer.scalars and any(not _is_utf8(key) for key in value):
         return writer.ext(tags.MAP, writer.pairs(value, depth))
-    try:
-        return writer.fields(value, depth)
-    except Refused as refused:
-        refused.steps[-1] = f"[{_show(refused.steps[-1][1:])}]"
-        raise
+    return writer.fields(value, depth, _item_step)
 
 
 def _is_utf8(text: str) -> bool:
@@ -251,8 +264,8 @@ def _why_not(kind: type) -> str:
     for base in _SILENT_BASES:
         if issubclass(kind, base):
             return (
-                f"a subclass of {base.__name__} would come back as {base.__name__}: convert it with "
-                f"{base.__name__}(value), or use a dataclass"
+                f"a subclass of {base.__name__} would come back as {base.__name__}: convert it "
+                f"with {base.__name__}(value), or use a dataclass"
             )
     return (
         "this type cannot be stored: open files, locks and connections belong inside the step; for "

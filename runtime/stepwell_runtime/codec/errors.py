@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stepwell_queue.errors import StepwellError
+
+_LONG_PATH: Final = 200
 
 
 class SerializationError(StepwellError):
     """A value cannot be stored, or data from outside does not fit; nothing was changed.
 
-    `where` names the step or argument, `path` the place inside the value, `type_name` the type found there.
+    `where` names the step or argument, `path` the place inside the value, `type_name` the type
+    found there.
     """
 
     def __init__(self, where: str, path: str, type_name: str, reason: str) -> None:
@@ -57,7 +62,8 @@ class Refused(Exception):  # becomes a SerializationError at the surface
 
     @property
     def path(self) -> str:
-        return "".join(reversed(self.steps))
+        path = "".join(reversed(self.steps))
+        return path if len(path) <= _LONG_PATH else f"{path[:80]}...{path[-80:]}"
 
 
 class TooMany(Exception):  # becomes PayloadTooLarge at the surface
