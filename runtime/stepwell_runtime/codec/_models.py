@@ -28,6 +28,7 @@ class ModelPlan(Plan):
         self._model: Any = cls
         self._names = frozenset(self._model.model_fields)
         self._schema = _schema(self._model)
+        self._is_root: bool = self._model.__pydantic_root_model__
 
     def take_apart(self, value: Any) -> tuple[dict[str, Any], State]:
         own = value.__dict__
@@ -50,23 +51,23 @@ class ModelPlan(Plan):
             return self._validate(fields, state)
         model = self._model.__new__(self._model)
         _set(model, "__dict__", fields)
-        extra = state.get("extra")
-        allows_extra = self._model.model_config.get("extra") == "allow"
-        _set(model, "__pydantic_extra__", extra or ({} if allows_extra else None))
         fields_set = state.get("set")
         _set(model, "__pydantic_fields_set__", set(fields if fields_set is None else fields_set))
-        _set(model, "__pydantic_private__", state.get("private", self._no_private()))
+        if not self._is_root:  # a root model has neither, and no slot to put them
+            _set(model, "__pydantic_extra__", state.get("extra", self._no_extra()))
+            _set(model, "__pydantic_private__", state.get("private", self._no_private()))
         return model
+
+    def _no_extra(self) -> dict[str, Any] | None:
+        return {} if self._model.model_config.get("extra") == "allow" else None
 
     def _no_private(self) -> dict[str, Any] | None:
         return {} if self._model.__private_attributes__ else None
 
     def _validate(self, fields: dict[str, Any], state: State) -> Any:
-        from pydantic import RootModel, ValidationError
+        from pydantic import ValidationError
 
-        data: Any = {**state.get("extra", {}), **fields}
-        if issubclass(self._model, RootModel):
-            data = fields.get("root")
+        data = fields.get("root") if self._is_root else {**state.get("extra", {}), **fields}
         try:
             model = self._model.model_validate(data, by_alias=True, by_name=True)
         except ValidationError as error:

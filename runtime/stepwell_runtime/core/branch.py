@@ -1,0 +1,185 @@
+"""Branches of a workflow, the operations they wait for, and the groups they belong to."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Awaitable, Coroutine
+from contextvars import Context
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
+from stepwell_runtime.errors import Cancelled
+from stepwell_runtime.scope import RunFacts, UndoEntry
+
+if TYPE_CHECKING:
+    from stepwell_runtime.core.execution import Execution
+
+
+class OpState(Enum):
+    OPEN = "open"
+    SETTLING = "settling"  # its branch is being cancelled, but it must reach an outcome first
+    ENDED = "ended"  # its outcome was delivered, or it was withdrawn: records that still come are ignored
+
+
+class Op:
+    """One operation that a branch waits for."""
+
+    __slots__ = ("args", "branch", "command", "digest", "due", "kind", "name", "opened_after", "path", "state")
+
+    def __init__(self, path: str, kind: str, name: str, command: Command, branch: Branch, opened_after: int) -> None:
+        self.path, self.kind, self.name, self.command, self.branch = path, kind, name, command, branch
+        self.opened_after = opened_after
+        self.state = OpState.OPEN
+        self.due: float | None = None
+        self.args = b""
+        self.digest = 0
+
+    @property
+    def call(self) -> CallCommand:
+        assert isinstance(self.command, CallCommand)
+        return self.command
+
+
+class Branch:
+    """One line of workflow code: the main one, an argument of `parallel` or `race`, or an undo."""
+
+    __slots__ = (
+        "_chance",
+        "_uuids",
+        "cancelling",
+        "context",
+        "coroutine",
+        "done",
+        "execution",
+        "exempt",
+        "group",
+        "index",
+        "position",
+        "prefix",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        execution: Execution,
+        prefix: str,
+        coroutine: Coroutine[Any, Any, Any],
+        context: Context,
+        group: Group | None,
+        index: int,
+        exempt: bool,
+    ) -> None:
+        self.execution, self.prefix, self.coroutine, self.context = execution, prefix, coroutine, context
+        self.group, self.index, self.exempt = group, index, exempt
+        self.position = 0
+        self.waiting: Op | Group | None = None
+        self.cancelling = False
+        self.done = False
+        self._chance: random.Random | None = None
+        self._uuids: random.Random | None = None
+
+    def next_path(self) -> str:
+        path = f"{self.prefix}{self.position}"
+        self.position += 1
+        return path
+
+    # --- the scope that user code sees ---
+
+    @property
+    def facts(self) -> RunFacts:
+        return self.execution.facts
+
+    @property
+    def replaying(self) -> bool:
+        return self.execution.replaying
+
+    @property
+    def closing(self) -> bool:
+        return self.execution.closing
+
+    def refuse(self) -> None:
+        self.execution.refuse()
+
+    def now(self) -> float:
+        return self.execution.now
+
+    def random(self) -> random.Random:
+        if self._chance is None:
+            self._chance = random.Random(f"{self.execution.seed}/{self.prefix}")
+        return self._chance
+
+    def uuid4(self) -> uuid.UUID:
+        if self._uuids is None:
+            self._uuids = random.Random(f"{self.execution.seed}/{self.prefix}/uuid")
+        return uuid.UUID(int=self._uuids.getrandbits(128), version=4)
+
+    def compensate(self, call: CallCommand) -> UndoEntry:
+        return self.execution.register_undo(call)
+
+
+class Undo:
+    """One registered undo, with its arguments as they were at registration."""
+
+    __slots__ = ("args", "call", "discarded", "error", "index")
+
+    def __init__(self, index: int, call: CallCommand, args: bytes) -> None:
+        self.index, self.call, self.args = index, call, args
+        self.discarded = False
+        self.error: BaseException | None = None
+
+    def discard(self) -> None:
+        self.discarded = True
+
+
+class Group:
+    """The branches of one `parallel` or `race`, and how they ended."""
+
+    __slots__ = ("branches", "command", "decided", "failure", "live", "outcomes", "parent", "path", "started", "was_cancelled")
+
+    def __init__(self, path: str, command: GroupCommand, parent: Branch) -> None:
+        self.path, self.command, self.parent = path, command, parent
+        self.branches: list[Branch] = []
+        self.outcomes: list[Any] = [None] * len(command.branches)
+        self.started = 0
+        self.live = 0
+        self.failure: BaseException | None = None
+        self.was_cancelled = False
+        self.decided = False  # the parent has been resumed, or nothing more may start
+
+    @property
+    def room(self) -> bool:
+        limit = self.command.limit
+        return self.started < len(self.command.branches) and (limit is None or self.live < limit)
+
+    def drop_unstarted(self) -> None:
+        """Close the coroutines of branches that will never run, so that Python does not warn of them."""
+        for awaitable in self.command.branches[self.started :]:
+            close = getattr(awaitable, "close", None)
+            if close is not None:
+                close()
+        self.started = len(self.command.branches)
+
+
+async def awaiting(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def as_coroutine(awaitable: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
+    return awaitable if isinstance(awaitable, Coroutine) else awaiting(awaitable)
+
+
+def is_handling_cancel(error: BaseException | None) -> bool:
+    """Whether `error`, or one that it came from, is a cancellation."""
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in seen:
+            continue
+        if isinstance(one, (Cancelled, GeneratorExit)):
+            return True
+        seen.add(id(one))
+        pending += (one.__cause__, one.__context__)
+    return False

@@ -1,0 +1,713 @@
+"""The replay core: drives a workflow coroutine by its journal. No I/O, no clock, no loop.
+
+Journal records are delivered one at a time, in order; after each, all branches run until they block. What they
+have asked for and got no record of is in `ops`; the driver executes that, journals the outcome, and delivers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import Context
+from typing import Any, Literal
+
+import msgspec
+
+from stepwell_queue.contract import Kind, Record, RecordKind
+from stepwell_runtime.codec import Codec, DecodingError
+from stepwell_runtime.core.branch import Branch, Group, Op, OpState, Undo, as_coroutine, is_handling_cancel
+from stepwell_runtime.core.commands import (
+    NO_DEFAULT,
+    CallCommand,
+    ChildCommand,
+    Command,
+    GroupCommand,
+    JoinCommand,
+    SleepCommand,
+    StartCommand,
+    StepCommand,
+    WaitCommand,
+)
+from stepwell_runtime.core.guard import GuardLoop, foreign_await
+from stepwell_runtime.definitions import StepDefinition
+from stepwell_runtime.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Diverged,
+    DurabilityError,
+    NotDurable,
+    RunCancelled,
+    SignalTimeout,
+    StepFailed,
+)
+from stepwell_runtime.scope import RunFacts, current
+
+MOST_SWALLOWED = 100
+MOST_REFUSED = 100
+FAILURES_KEPT = 64
+
+_STEP_KINDS = frozenset((RecordKind.STEP_OK, RecordKind.STEP_FAILED, RecordKind.STEP_CUT))
+_CHILD_KINDS = frozenset((RecordKind.CHILD_OK, RecordKind.CHILD_FAILED, RecordKind.CHILD_CANCELLED))
+_FITTING: dict[str, frozenset[RecordKind]] = {
+    "step": _STEP_KINDS,
+    "remote": _CHILD_KINDS,
+    "child": _CHILD_KINDS,
+    "start": frozenset((RecordKind.STARTED, RecordKind.CHILD_FAILED)),
+    "sleep": frozenset((RecordKind.TIMER,)),
+    "wait": frozenset((RecordKind.TIMER,)),
+}
+_set_running_loop = asyncio._set_running_loop
+_get_running_loop = asyncio._get_running_loop
+
+Verdict = Literal["completed", "failed", "cancelled"]
+
+
+class Outcome(msgspec.Struct):
+    """How the forward code of a run ended."""
+
+    verdict: Verdict
+    value: bytes = b""
+    error: BaseException | None = None
+
+
+class Execution:
+    """One run's code, standing wherever its journal has brought it."""
+
+    def __init__(
+        self,
+        main: Callable[[], Coroutine[Any, Any, Any]],
+        facts: RunFacts,
+        *,
+        seed: str,
+        now: float,
+        codec: Codec,
+        context: Context,
+    ) -> None:
+        self.facts, self.seed, self.now, self.codec = facts, seed, now, codec
+        self.replaying = False
+        self.closing = False
+        self.violation: NotDurable | None = None
+        self.stuck: Exception | None = None
+        self.outcome: Outcome | None = None
+        self.rolling_back = False
+        self.rolled_back = False
+        self.undos: list[Undo] = []
+        self.ops: dict[str, Op] = {}
+        self.opened: list[Op] = []
+        self.withdrawn: list[Op] = []
+        self.seq = 0
+        self.delivered: list[tuple[int, int, bool]] = []
+        self.zombies: list[object] = []
+        self._ended: set[str] = set()
+        self._ready: deque[tuple[Branch, Any, BaseException | None]] = deque()
+        self._live: dict[Branch, None] = {}
+        self._mail: dict[str, deque[bytes]] = {}
+        self._waits: dict[str, deque[Op]] = {}
+        self._joins: dict[str, list[Op]] = {}
+        self._detached: dict[str, Record | None] = {}
+        self._failures: deque[tuple[int, BaseException]] = deque(maxlen=FAILURES_KEPT)
+        self._cancel_name: str | None = None
+        self._cancel_reason = b""
+        self._main_outcome: Outcome | None = None
+        self._pending_undos: list[Undo] = []
+        self._swallowed = 0
+        self._refused = 0
+        self._generators: list[AsyncGenerator[Any, Any]] = []
+        self._guard = GuardLoop(self)
+        self._context = context
+        self._main = self._branch("", main(), context, None, 0, exempt=False)
+
+    # --- what the driver says ---
+
+    def begin(self) -> None:
+        """Run the code to its first durable operation."""
+        self._ready.append((self._main, None, None))
+        self._run()
+
+    def deliver(self, record: Record) -> None:
+        """Deliver the next journal record and run all branches until they block."""
+        if self.stuck is not None:
+            return
+        try:
+            self._deliver(record)
+        except (Diverged, DecodingError) as error:
+            self.stuck = error
+            return
+        self._run()
+
+    def take_opened(self) -> list[Op]:
+        """Return the operations asked for since the last call that still want an outcome."""
+        opened, self.opened = self.opened, []
+        return [op for op in opened if op.state is not OpState.ENDED]
+
+    def take_withdrawn(self) -> list[Op]:
+        """Return the operations that ended without a record of their own, or are settling, since the last call."""
+        withdrawn, self.withdrawn = self.withdrawn, []
+        return withdrawn
+
+    def was_asked(self, path: str) -> bool:
+        """Whether the code has asked for the operation at `path`, be it open or ended."""
+        return path in self.ops or path in self._ended
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more will be asked for, rollback included."""
+        return self.outcome is not None and (self.rolled_back or not self.wants_rollback)
+
+    @property
+    def wants_rollback(self) -> bool:
+        outcome = self.outcome
+        return outcome is not None and outcome.verdict != "completed" and any(not u.discarded for u in self.undos)
+
+    @property
+    def undo_errors(self) -> list[BaseException]:
+        return [undo.error for undo in self.undos if undo.error is not None]
+
+    @property
+    def unread_signals(self) -> int:
+        return sum(map(len, self._mail.values()))
+
+    def waits_for(self) -> list[Op]:
+        return list(self.ops.values())
+
+    def retry_voids(self) -> list[int]:
+        """Return the seqs to void so that the run goes on from the operation that failed it.
+
+        Void are that operation's record and the records of everything asked for after it.
+        """
+        outcome = self.outcome
+        if outcome is None or outcome.error is None:
+            return []
+        chain = _causes(outcome.error)
+        guilty = [seq for seq, error in self._failures if id(error) in chain]
+        if not guilty:
+            return []
+        first = min(guilty)
+        return [seq for seq, opened_after, cut in self.delivered if seq == first or opened_after > first or (cut and seq > first)]
+
+    # --- delivery ---
+
+    def _deliver(self, record: Record) -> None:
+        self.seq = record.seq + 1
+        self.now = max(self.now, record.at)
+        kind = record.kind
+        if kind == RecordKind.SIGNAL:
+            self._deliver_signal(record)
+        elif kind == RecordKind.CANCEL:
+            self._deliver_cancel(record)
+        elif kind == RecordKind.FAILURE:
+            self._begin_rollback(record)
+        elif kind == RecordKind.REOPEN:
+            self._rerun_failed_undos(record)
+        elif kind == RecordKind.ROLL_BACK:
+            return
+        elif record.path:
+            self._deliver_outcome(record)
+        else:
+            self._deliver_detached(record)
+
+    def _deliver_outcome(self, record: Record) -> None:
+        op = self.ops.get(record.path)
+        if op is None:
+            if record.path in self._ended:
+                return
+            raise Diverged(record.path, _described(record), "nothing there")
+        if record.kind not in _FITTING.get(op.kind, ()) or record.name != op.name:
+            raise Diverged(record.path, _described(record), f"{op.kind} {op.name!r}")
+        cut = record.kind == RecordKind.STEP_CUT or (
+            record.kind == RecordKind.CHILD_CANCELLED and op.state is OpState.SETTLING
+        )
+        self.delivered.append((record.seq, op.opened_after, cut))
+        value, error = self._decoded(op, record)
+        self._end(op)
+        self._ready.append((op.branch, value, error))
+
+    def _decoded(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
+        kind = record.kind
+        if kind == RecordKind.STEP_OK or kind == RecordKind.CHILD_OK:
+            definition = op.call.definition
+            value = self.codec.decode(record.value, definition.result_type, where=f"the result of {op.kind} {op.name!r}")
+            return value, self._register_own_undo(op, value)
+        if kind == RecordKind.TIMER:
+            return self._timer_outcome(op)
+        if kind == RecordKind.STARTED:
+            child_id = record.value.decode()
+            self._detached.setdefault(child_id, None)
+            return child_id, None
+        if kind == RecordKind.STEP_CUT:
+            return None, Cancelled()
+        if kind == RecordKind.CHILD_CANCELLED:
+            return None, Cancelled() if op.state is OpState.SETTLING else self._child_cancelled(record)
+        error = self._throwable(record.value)
+        self._failures.append((record.seq, error))
+        return None, error
+
+    def _timer_outcome(self, op: Op) -> tuple[Any, BaseException | None]:
+        command = op.command
+        if not isinstance(command, WaitCommand):
+            return None, None
+        if command.default is not NO_DEFAULT:
+            default = self.codec.encode(command.default, f"the default of wait_for_signal({command.name!r})")
+            return self.codec.decode(default), None
+        return None, SignalTimeout(command.name, command.timeout or 0.0)
+
+    def _register_own_undo(self, op: Op, value: Any) -> BaseException | None:
+        definition = op.call.definition
+        if not isinstance(definition, StepDefinition) or definition.compensate is None or self.rolling_back:
+            return None
+        try:
+            self.register_undo(call_command(definition.compensate(value)))
+        except Exception as error:  # user code: its error belongs to the line that awaited the step
+            return error
+        return None
+
+    def _throwable(self, data: bytes) -> BaseException:
+        error = self.codec.decode_error(data)
+        if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
+            return error
+        return StepFailed(type(error).__name__, str(error))
+
+    def _child_cancelled(self, record: Record) -> RunCancelled:
+        reason = self.codec.to_json(record.value) if record.value else ""
+        return RunCancelled(record.name if not record.path else f"{self.facts.id}/{record.path}", str(reason or ""))
+
+    def _deliver_signal(self, record: Record) -> None:
+        waiting = self._waits.get(record.name)
+        while waiting:
+            op = waiting.popleft()
+            if op.state is OpState.OPEN:
+                self._end(op)
+                self.withdrawn.append(op)
+                self._ready.append((op.branch, *self._signal_outcome(op, record.value)))
+                return
+        self._mail.setdefault(record.name, deque()).append(record.value)
+
+    def _signal_outcome(self, op: Op, data: bytes) -> tuple[Any, BaseException | None]:
+        assert isinstance(op.command, WaitCommand)
+        where = f"signal {op.name!r}"
+        try:
+            return self.codec.decode(data, op.command.type, trusted=False, where=where), None
+        except DecodingError as error:
+            return None, error
+
+    def _deliver_detached(self, record: Record) -> None:
+        self._detached[record.name] = record
+        for op in self._joins.pop(record.name, ()):
+            if op.state is OpState.OPEN:
+                self._end(op)
+                self.withdrawn.append(op)
+                self._ready.append((op.branch, *self._join_outcome(op, record)))
+
+    def _join_outcome(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
+        assert isinstance(op.command, JoinCommand)
+        if record.kind == RecordKind.CHILD_OK:
+            return self.codec.decode(record.value, op.command.result_type, where=f"the result of run {record.name!r}"), None
+        if record.kind == RecordKind.CHILD_CANCELLED:
+            return None, self._child_cancelled(record)
+        error = self._throwable(record.value)
+        self._failures.append((record.seq, error))
+        return None, error
+
+    def _deliver_cancel(self, record: Record) -> None:
+        if self._cancel_name is not None or self.rolling_back or self._main_outcome is not None:
+            return
+        self._cancel_name, self._cancel_reason = record.name, record.value
+        self._cancel(self._main)
+
+    @property
+    def cancel_name(self) -> str | None:
+        """"cancel" or "deadline", once the run is being cancelled."""
+        return self._cancel_name
+
+    @property
+    def cancel_reason(self) -> bytes:
+        return self._cancel_reason
+
+    # --- rollback ---
+
+    def register_undo(self, call: CallCommand) -> Undo:
+        """Put a call on the undo stack, with its arguments as they are now."""
+        args = self.codec.encode([list(call.args), call.kwargs], f"the arguments of undo {call.definition.name!r}")
+        undo = Undo(len(self.undos), call, args)
+        if not self.rolling_back:
+            self.undos.append(undo)
+        return undo
+
+    def _begin_rollback(self, record: Record) -> None:
+        if self.outcome is None or self.outcome.verdict == "completed":
+            raise Diverged("the end", "a failure that began the rollback", self.outcome.verdict if self.outcome else "more operations")
+        self.rolling_back = True
+        self._pending_undos = [undo for undo in self.undos if not undo.discarded]
+        self._next_undo()
+
+    def _rerun_failed_undos(self, record: Record) -> None:
+        if record.name != "resume_rollback":
+            return
+        if not self.rolled_back:
+            raise Diverged("the end", "a resumed rollback", "a rollback that is not over")
+        self.rolled_back = False
+        self._pending_undos = [undo for undo in self.undos if undo.error is not None]
+        self._next_undo()
+
+    def _next_undo(self) -> None:
+        if not self._pending_undos:
+            self.rolled_back = True
+            return
+        undo = self._pending_undos.pop()
+        undo.error = None
+        args, kwargs = self.codec.decode(undo.args)
+        call = undo.call
+        command = type(call)(call.definition, tuple(args), kwargs, call.options)
+        branch = self._branch(f"~{undo.index}.", as_coroutine(command), self._context.copy(), None, undo.index, exempt=True)
+        self._ready.append((branch, None, None))
+
+    # --- running branches ---
+
+    def _branch(
+        self, prefix: str, coroutine: Coroutine[Any, Any, Any], context: Context, group: Group | None, index: int, *, exempt: bool
+    ) -> Branch:
+        branch = Branch(self, prefix, coroutine, context, group, index, exempt)
+        context.run(current.set, branch)
+        self._live[branch] = None
+        return branch
+
+    def _run(self) -> None:
+        loop = _get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(self._generators.append, _finish_generator)
+        _set_running_loop(self._guard)  # type: ignore[arg-type]  # stands in for the loop, by design
+        try:
+            ready = self._ready
+            while ready and self.stuck is None:
+                branch, value, error = ready.popleft()
+                if not branch.done:
+                    branch.waiting = None
+                    self._advance(branch, value, error)
+        finally:
+            _set_running_loop(loop)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
+        coroutine = branch.coroutine
+        failure: BaseException | None = None
+        result: Any = None
+        command: Any = None
+        try:
+            command = branch.context.run(coroutine.send, value) if error is None else branch.context.run(coroutine.throw, error)
+        except StopIteration as stop:
+            result = stop.value
+        except BaseException as caught:  # whatever user code raises is this branch's outcome
+            failure = caught
+        error = None
+        if self.violation is not None:
+            self.stuck = self.violation
+        elif command is not None:
+            self._ask(branch, command)
+        elif failure is None and not _finished(coroutine):
+            self.stuck = foreign_await(command)
+        else:
+            self._branch_ended(branch, result, failure)
+
+    def _ask(self, branch: Branch, command: Any) -> None:
+        if not isinstance(command, Command):
+            self.stuck = foreign_await(command)
+            return
+        if branch.cancelling and not branch.exempt and not is_handling_cancel(command.handling):
+            self._refuse_cancelled(branch, command)
+            return
+        path = branch.next_path()
+        if isinstance(command, GroupCommand):
+            self._open_group(branch, command, path)
+            return
+        try:
+            op = self._op(branch, command, path)
+        except Exception as error:  # arguments that cannot be encoded: raised where the operation is awaited
+            self._ended.add(path)
+            self._ready.append((branch, None, error))
+            return
+        if op is not None:
+            branch.waiting = op
+            self.ops[path] = op
+            self.opened.append(op)
+
+    def _refuse_cancelled(self, branch: Branch, command: Command) -> None:
+        self._swallowed += 1
+        if isinstance(command, GroupCommand):
+            Group("", command, branch).drop_unstarted()
+        if self._swallowed > MOST_SWALLOWED:
+            self.stuck = NotDurable(
+                f"workflow code has swallowed its cancellation {MOST_SWALLOWED} times: let Cancelled pass, or re-raise it"
+            )
+            return
+        self._ready.append((branch, None, Cancelled()))
+
+    def _op(self, branch: Branch, command: Command, path: str) -> Op | None:
+        """Return the operation to wait for, or None when the branch can go on at once."""
+        after = self.seq
+        if isinstance(command, CallCommand):
+            return self._call_op(branch, command, path, after)
+        if isinstance(command, SleepCommand):
+            op = Op(path, "sleep", "sleep", command, branch, after)
+            op.due = command.until if command.delay is None else self.now + command.delay
+            return op
+        if isinstance(command, WaitCommand):
+            return self._wait_op(branch, command, path, after)
+        if isinstance(command, JoinCommand):
+            return self._join_op(branch, command, path, after)
+        self.stuck = foreign_await(command)
+        return None
+
+    def _call_op(self, branch: Branch, command: CallCommand, path: str, after: int) -> Op:
+        definition = command.definition
+        if isinstance(command, StepCommand):
+            kind = "remote" if (command.options.queue or definition.queue) is not None else "step"
+        else:
+            kind = "start" if isinstance(command, StartCommand) else "child"
+        op = Op(path, kind, definition.name, command, branch, after)
+        op.args = self.codec.encode([list(command.args), command.kwargs], f"the arguments of {definition.word} {definition.name!r} at path {path}")
+        op.digest = zlib.crc32(op.args)
+        return op
+
+    def _wait_op(self, branch: Branch, command: WaitCommand, path: str, after: int) -> Op | None:
+        op = Op(path, "wait", command.name, command, branch, after)
+        mail = self._mail.get(command.name)
+        if mail:
+            self._ended.add(path)
+            self._ready.append((branch, *self._signal_outcome(op, mail.popleft())))
+            return None
+        if command.timeout is not None:
+            op.due = self.now + command.timeout
+        waits = self._waits.setdefault(command.name, deque())
+        while waits and waits[0].state is OpState.ENDED:
+            waits.popleft()
+        waits.append(op)
+        return op
+
+    def _join_op(self, branch: Branch, command: JoinCommand, path: str, after: int) -> Op | None:
+        op = Op(path, "join", command.run_id, command, branch, after)
+        if command.run_id not in self._detached:
+            raise DurabilityError(
+                f"run {command.run_id!r} was not started by this run: its result cannot be awaited here; read it in a @step"
+            )
+        record = self._detached[command.run_id]
+        if record is not None:
+            self._ended.add(path)
+            self._ready.append((branch, *self._join_outcome(op, record)))
+            return None
+        self._joins.setdefault(command.run_id, []).append(op)
+        return op
+
+    def _end(self, op: Op) -> None:
+        op.state = OpState.ENDED
+        self.ops.pop(op.path, None)
+        self._ended.add(op.path)
+
+    # --- groups ---
+
+    def _open_group(self, branch: Branch, command: GroupCommand, path: str) -> None:
+        group = Group(path, command, branch)
+        branch.waiting = group
+        exempt = branch.exempt or branch.cancelling
+        while group.room:
+            self._start_branch(group, exempt)
+        if not command.branches:
+            self._ready.append((branch, [], None))
+
+    def _start_branch(self, group: Group, exempt: bool) -> None:
+        index = group.started
+        group.started += 1
+        group.live += 1
+        coroutine = as_coroutine(group.command.branches[index])
+        context = group.parent.context.copy()
+        branch = self._branch(f"{group.path}.{index}.", coroutine, context, group, index, exempt=exempt)
+        group.branches.append(branch)
+        self._ready.append((branch, None, None))
+
+    def _branch_ended(self, branch: Branch, value: Any, error: BaseException | None) -> None:
+        branch.done = True
+        del self._live[branch]
+        group = branch.group
+        if group is not None:
+            group.live -= 1
+            if group.command.mode == "race":
+                self._racer_ended(group, branch, value, error)
+            else:
+                self._parallel_ended(group, branch, value, error)
+        elif branch is self._main:
+            self._main_outcome = self._judge(value, error)
+        elif self.rolling_back:
+            self._undo_ended(branch, error)
+        if self.outcome is None and self._main_outcome is not None and not self._live:
+            self.outcome = self._main_outcome
+
+    def _undo_ended(self, branch: Branch, error: BaseException | None) -> None:
+        self.undos[branch.index].error = error
+        self._next_undo()
+
+    def _judge(self, value: Any, error: BaseException | None) -> Outcome:
+        if error is None:
+            try:
+                return Outcome("completed", self.codec.encode(value, f"the result of workflow {self.facts.workflow!r}"))
+            except Exception as refused:  # a result that cannot be stored fails the run, like any other error of its code
+                return Outcome("failed", error=refused)
+        if isinstance(error, Cancelled):
+            if self._cancel_name == "deadline":
+                return Outcome("failed", error=DeadlineExceeded(f"run {self.facts.id!r} did not end by its deadline"))
+            if self._cancel_name is not None:
+                return Outcome("cancelled", error=error)
+        return Outcome("failed", error=error)
+
+    def _racer_ended(self, group: Group, branch: Branch, value: Any, error: BaseException | None) -> None:
+        if group.decided:
+            return
+        group.decided = True
+        group.drop_unstarted()
+        result = None if error is not None else (branch.index, value)
+        self._ready.append((group.parent, result, error))
+        for other in group.branches:
+            self._cancel(other)
+
+    def _parallel_ended(self, group: Group, branch: Branch, value: Any, error: BaseException | None) -> None:
+        if error is None:
+            group.outcomes[branch.index] = value
+        elif isinstance(error, Cancelled):
+            group.was_cancelled = True
+        elif group.command.return_exceptions and isinstance(error, Exception):
+            group.outcomes[branch.index] = error
+        elif group.failure is None:
+            group.failure = error
+            group.drop_unstarted()
+            for other in group.branches:
+                self._cancel(other)
+        else:
+            group.failure.add_note(f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: {error}")
+        while group.room:
+            self._start_branch(group, group.parent.exempt or branch.exempt)
+        if not group.live:
+            self._settle_parallel(group)
+
+    def _settle_parallel(self, group: Group) -> None:
+        if group.failure is not None:
+            self._ready.append((group.parent, None, group.failure))
+        elif group.was_cancelled:
+            self._ready.append((group.parent, None, Cancelled()))
+        else:
+            self._ready.append((group.parent, group.outcomes, None))
+
+    # --- cancellation ---
+
+    def _cancel(self, branch: Branch) -> None:
+        if branch.done or branch.cancelling or branch.exempt:
+            return
+        branch.cancelling = True
+        waiting = branch.waiting
+        if isinstance(waiting, Group):
+            if waiting.started < len(waiting.command.branches):
+                waiting.drop_unstarted()
+                waiting.was_cancelled = True
+            for sub in waiting.branches:
+                self._cancel(sub)
+        elif waiting is not None and waiting.state is OpState.OPEN:
+            self._cancel_op(waiting)
+
+    def _cancel_op(self, op: Op) -> None:
+        self.withdrawn.append(op)
+        if op.kind in ("child", "start") or (op.kind in ("step", "remote") and _must_finish(op)):
+            op.state = OpState.SETTLING
+            return
+        self._end(op)
+        self._ready.append((op.branch, None, Cancelled()))
+
+    # --- discarding ---
+
+    def refuse(self) -> None:
+        """Refuse a durable operation asked for while the coroutine is being closed."""
+        self._refused += 1
+        if self._refused <= MOST_REFUSED:
+            raise GeneratorExit
+
+    def close(self) -> None:
+        """Discard the coroutines: `finally` blocks run, whatever durable they ask for is refused."""
+        if self.closing:
+            return
+        self.closing = True
+        loop = _get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(self._generators.append, _finish_generator)
+        _set_running_loop(self._guard)  # type: ignore[arg-type]  # as in _run
+        try:
+            for branch in reversed(list(self._live)):
+                _close(branch.context, branch.coroutine, self.zombies)
+            for generator in self._generators:
+                _finish_generator(generator)
+        finally:
+            _set_running_loop(loop)
+            sys.set_asyncgen_hooks(*hooks)
+        self._live.clear()
+        self._generators.clear()
+        self._failures.clear()
+
+
+def _close(context: Context, coroutine: Coroutine[Any, Any, Any], zombies: list[object]) -> None:
+    try:
+        context.run(coroutine.close)
+    except RuntimeError:
+        if not _finished(coroutine):
+            zombies.append(coroutine)
+    except BaseException:  # cleanup of a coroutine that is thrown away: nobody is left to tell
+        return
+
+
+def _finish_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    """Run an async generator's `finally` by hand; whatever it awaits ends it."""
+    closing = generator.aclose()
+    try:
+        closing.send(None)
+    except BaseException:  # StopIteration when it is done; its own error has nobody left to hear it
+        return
+    closing.close()
+
+
+def _finished(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    return getattr(coroutine, "cr_frame", None) is None
+
+
+def _must_finish(op: Op) -> bool:
+    definition = op.call.definition
+    return not (isinstance(definition, StepDefinition) and definition.on_cancel == "interrupt")
+
+
+def _described(record: Record) -> str:
+    return f"{RecordKind(record.kind).name.lower().replace('_', ' ')} {record.name!r}"
+
+
+def _causes(error: BaseException) -> set[int]:
+    """Return the ids of `error` and of all that it came from or contains."""
+    found: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in found:
+            continue
+        found.add(id(one))
+        pending += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            pending += one.exceptions
+    return found
+
+
+def call_command(call: Any) -> CallCommand:
+    """Return what to execute for a call value of the SDK."""
+    if isinstance(call, CallCommand):
+        return call
+    command = call.as_command() if hasattr(call, "as_command") else None
+    if not isinstance(command, CallCommand):
+        raise TypeError(f"compensate takes a call such as refund(receipt), not {call!r}")
+    return command
+
+
+def command_for(kind: Kind) -> type[CallCommand]:
+    return StepCommand if kind is Kind.STEP else ChildCommand

@@ -1,0 +1,54 @@
+"""The running loop that workflow code sees: whatever needs a real one is refused at the user's line."""
+
+from __future__ import annotations
+
+from typing import NoReturn, Protocol
+
+from stepwell_runtime.errors import NotDurable
+
+_REMEDY = {
+    "create_task": "use `await parallel(...)` or `await race(...)` instead of tasks, gather, wait and task groups",
+    "create_future": "use `await sleep(...)`, `wait_for_signal(...)` or `parallel(...)` instead of futures and timeouts",
+    "call_soon": "use `await parallel(...)`, or do it inside a @step",
+    "call_later": "use `await sleep(...)`",
+    "call_at": "use `await sleep_until(...)`",
+    "time": "use `now()`",
+    "run_in_executor": "make it a plain `def` @step: it runs in a thread",
+    "current_task": "workflow code runs in no task: use `race(...)` with `sleep(...)` for a timeout, `parallel(...)` for a group",
+}
+_OTHER = "do it inside a @step"
+
+
+class Violations(Protocol):
+    """Where a refusal is noted, so that no `except` of user code can hide it."""
+
+    violation: NotDurable | None
+
+
+class GuardLoop:
+    """Stands in for the running loop while workflow code runs; it has no working part."""
+
+    __slots__ = ("_violations",)
+
+    def __init__(self, violations: Violations) -> None:
+        self._violations = violations
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._refuse(f"loop.{name}", _REMEDY.get(name, _OTHER))
+
+    # asyncio looks its current task up in a dict keyed by the running loop.
+    def __hash__(self) -> int:
+        self._refuse("asyncio.current_task", _REMEDY["current_task"])
+
+    def _refuse(self, what: str, remedy: str) -> NoReturn:
+        error = NotDurable(f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}")
+        self._violations.violation = error
+        raise error
+
+
+def foreign_await(thing: object) -> NotDurable:
+    """Return the error for something awaited in workflow code that is no durable operation."""
+    return NotDurable(
+        f"workflow code awaited {thing!r}, which is no durable operation: await steps, workflows, parallel, race, sleep or "
+        "wait_for_signal; do everything else inside a @step"
+    )

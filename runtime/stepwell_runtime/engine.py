@@ -1,0 +1,194 @@
+"""The runtime as the SDK sees it: start runs, talk to them, wait for them, and make workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from stepwell_queue.clock import Clock, Ids
+from stepwell_queue.contract import (
+    Ask,
+    CancelRun,
+    Prune,
+    RunInfo,
+    SendSignal,
+    Start,
+    Started,
+    StartMany,
+    Status,
+    Store,
+)
+from stepwell_queue.errors import RunEnded
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.definitions import CallOptions, Definition
+from stepwell_runtime.errors import RunCancelled, RunFailed, RunHeld, RunStuck, StepFailed
+from stepwell_runtime.launch import Launcher
+from stepwell_runtime.worker import Worker, WorkerSettings
+
+log = structlog.get_logger("stepwell")
+
+UNSERVED_AFTER = 5.0
+PRUNE_PASS = 500
+
+CallParts = tuple[Definition, tuple[Any, ...], dict[str, Any], CallOptions]
+
+
+class Engine:
+    """Everything that happens to runs from outside."""
+
+    def __init__(self, store: Store, *, app: object, codec: Codec, clock: Clock, ids: Ids) -> None:
+        self.store, self._app, self.codec, self._clock, self._ids = store, app, codec, clock, ids
+        self.launcher = Launcher(codec, clock, ids)
+        self._workers: list[Worker] = []
+        self._looking: set[asyncio.Task[None]] = set()
+
+    # --- starting ---
+
+    async def start(
+        self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any], options: CallOptions
+    ) -> Started:
+        """Start a run, or find the same one. Raises IdConflict, SerializationError, StoreUnavailable."""
+        row = self.launcher.new_run(definition, args, kwargs, options)
+        worker: Worker | None = None
+        session: int | None = None
+        if row.due is None:
+            for worker in self._workers:
+                session = worker.reserve(definition.identity, row.queue)
+                if session is not None:
+                    break
+        if worker is None or session is None:
+            return await self.store.do(Start(row))
+        return await self._start_here(worker, Start(row, session))
+
+    async def _start_here(self, worker: Worker, verb: Start) -> Started:
+        """Start a run that this process' worker takes in hand in the same transaction."""
+        waiter: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
+
+        def done(answer: Started | Exception) -> None:
+            # The place goes to the run even if nobody waits for the answer any more.
+            if isinstance(answer, Exception):
+                worker.unreserve(None)
+                if not waiter.done():
+                    waiter.set_exception(answer)
+            else:
+                if not waiter.done():
+                    waiter.set_result(answer)
+                worker.unreserve(answer.claimed)
+
+        try:
+            self.store.submit(verb, done)
+        except BaseException:
+            worker.unreserve(None)
+            raise
+        return await waiter
+
+    async def start_many(self, calls: Sequence[CallParts]) -> list[Started]:
+        """Start all or none, in one transaction."""
+        new_run = self.launcher.new_run
+        return await self.store.do(StartMany([new_run(*parts) for parts in calls]))
+
+    # --- talking to a run ---
+
+    async def signal(self, id: str, name: str, value: object) -> None:
+        """Store a signal for a run. Raises RunNotFound, RunEnded, SerializationError."""
+        data = self.codec.encode(value, f"signal {name!r}")
+        await self.store.do(SendSignal(id, self._ids.run_id(), name, data, self._clock.now()))
+
+    async def cancel(self, id: str, *, reason: str = "", actor: str = "") -> Status:
+        """Ask a run to cancel; return its status afterwards. Raises RunNotFound, RunEnded."""
+        data = self.codec.encode(reason, "the reason of a cancel")
+        status = Status(await self.store.do(CancelRun(id, self._ids.run_id(), data, self._clock.now(), actor)))
+        if status.terminal and status is not Status.CANCELLED:
+            raise RunEnded(id, status.name.lower(), "cancel")
+        return status
+
+    async def ask(self, id: str, action: str, *, actor: str = "", reason: str = "") -> Status:
+        """Retry, roll_back, resume_rollback or resume. Raises RunNotFound, RequestRefused."""
+        verb = Ask(id, self._ids.run_id(), action, actor, reason, self._clock.now())
+        return Status(await self.store.do(verb))
+
+    async def result(self, id: str, result_type: object = Any, *, timeout: float | None = None) -> Any:
+        """Wait for the end of a run and return its result, or raise its error. `timeout` None: wait for ever."""
+        waiting = asyncio.ensure_future(self.store.wait_ended(id))
+        warning = asyncio.get_running_loop().call_later(UNSERVED_AFTER, self._warn_unserved, id)
+        try:
+            if timeout is None:
+                info = await waiting
+            else:
+                async with asyncio.timeout(timeout):
+                    info = await waiting
+        finally:
+            warning.cancel()
+            waiting.cancel()
+        return self.outcome(info, result_type)
+
+    def outcome(self, info: RunInfo, result_type: object = Any) -> Any:
+        """Return the result of an ended run, or raise what it ended with."""
+        status = Status(info.status)
+        if status is Status.COMPLETED:
+            return self.codec.decode(info.value, result_type, where=f"the result of run {info.id!r}")
+        if status is Status.STUCK:
+            raise RunStuck(info.id, str(self.codec.decode_error(info.value)))
+        if status is Status.HELD:
+            raise RunHeld(info.id, str(self.codec.decode_error(info.value)))
+        if status is Status.FAILED:
+            raise self._failure(info)
+        reason = self.codec.to_json(info.value) if info.value else ""
+        raise RunCancelled(info.id, reason if isinstance(reason, str) else "")
+
+    def _failure(self, info: RunInfo) -> BaseException:
+        error = self.codec.decode_error(info.value)
+        if isinstance(error, StepFailed):
+            failure = RunFailed(info.id, error.type_name, error.message)
+            for note in getattr(error, "__notes__", ()):
+                failure.add_note(note)
+            return failure
+        if not isinstance(error, Exception):
+            return RunFailed(info.id, type(error).__name__, str(error))
+        return error
+
+    def _warn_unserved(self, id: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._look_for_worker(id))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_for_worker(self, id: str) -> None:
+        info = await self.store.info(id)
+        if info is not None and not Status(info.status).terminal and not info.has_code:
+            log.warning(
+                "no_worker_for_run",
+                run=id,
+                queue=info.queue,
+                name=info.name,
+                version=info.version,
+                hint="no live worker serves this queue with code of this name; start one, or check queues= and include=",
+            )
+
+    # --- housekeeping ---
+
+    async def prune(self, *, older_than: float | None, keep: int | None) -> int:
+        """Delete ended runs: those older than `older_than` seconds, and all but the newest `keep` (None: no such limit)."""
+        before = None if older_than is None else self._clock.now() - older_than
+        gone = 0
+        while True:
+            passed = await self.store.do(Prune(before, keep, PRUNE_PASS))
+            gone += passed
+            if passed < PRUNE_PASS:
+                return gone
+
+    def worker(self, settings: WorkerSettings) -> Worker:
+        """Return a worker of this process; it does nothing until started. Runs started here go to it directly."""
+        return Worker(
+            self.store, settings, app=self._app, codec=self.codec, clock=self._clock, launcher=self.launcher
+        )
+
+    def attach(self, worker: Worker) -> None:
+        """Hand runs that are started here to this (started) worker when it has a place for them."""
+        self._workers.append(worker)
+
+    def detach(self, worker: Worker) -> None:
+        self._workers.remove(worker)
+

@@ -1,0 +1,110 @@
+"""Errors that user code meets in workflows, steps, and results."""
+
+from __future__ import annotations
+
+from stepwell_queue.errors import StepwellError
+
+
+class Cancelled(BaseException):
+    """Raised inside a workflow at its durable operations once it, or the branch, is being cancelled."""
+
+
+class DurabilityError(StepwellError):
+    """Base of mistakes in the use of the durable primitives."""
+
+
+class OutsideWorkflow(DurabilityError):
+    """A durable primitive was used where no workflow is running."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what} works only inside a workflow: {remedy}")
+
+
+class StepInStep(DurabilityError):
+    """A step that needs a run of its own (`queue=` or `compensate=`) was awaited inside another step."""
+
+
+class NotDurable(DurabilityError):
+    """Workflow code used something that cannot be replayed (asyncio, anyio, sockets, a foreign await)."""
+
+
+class Diverged(StepwellError):
+    """The code asks for something else than its journal holds; the run is stuck until fitting code resumes it."""
+
+    def __init__(self, path: str, recorded: str, asked: str) -> None:
+        super().__init__(f"at path {path}: the journal has {recorded}, the code asks for {asked}")
+        self.path, self.recorded, self.asked = path, recorded, asked
+
+
+class StepFailed(StepwellError):
+    """A step's own exception that cannot be rebuilt here; its type name and message are kept."""
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(f"{type_name}: {message}" if message else type_name)
+        self.type_name, self.message = type_name, message
+
+
+class StepTimeout(StepwellError, TimeoutError):
+    """One attempt of a step or task took longer than its timeout."""
+
+
+class SignalTimeout(StepwellError, TimeoutError):
+    """No signal of this name came in time."""
+
+    def __init__(self, name: str, timeout: float) -> None:
+        super().__init__(f"no signal {name!r} came within {timeout:g} s; pass default= or catch SignalTimeout to go on")
+        self.name, self.timeout = name, timeout
+
+
+class DeadlineExceeded(StepwellError, TimeoutError):
+    """The run did not end by its deadline."""
+
+
+class WorkerCrashed(StepwellError):
+    """The worker process died again and again while it ran this; see `max_crashes`."""
+
+
+class RunFailed(StepwellError):
+    """The run failed with an exception that cannot be rebuilt here; its type name and message are kept."""
+
+    def __init__(self, run_id: str, type_name: str, message: str) -> None:
+        super().__init__(f"run {run_id!r} failed with {type_name}: {message}")
+        self.run_id, self.type_name, self.message = run_id, type_name, message
+
+
+class RunCancelled(StepwellError):
+    """The awaited run was cancelled."""
+
+    def __init__(self, run_id: str, reason: str = "") -> None:
+        super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id, self.reason = run_id, reason
+
+
+class RunHeld(StepwellError):
+    """The awaited run failed and is held before its rollback, so that an operator may decide."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"run {run_id!r} is held: {reason}; retry it, or let it roll back")
+        self.run_id, self.reason = run_id, reason
+
+
+class RunStuck(StepwellError):
+    """The code on disk cannot continue the awaited run; it waits for fitting code and has not failed."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"run {run_id!r} is stuck: {reason}; deploy fitting code, or `stepwell resume {run_id}`")
+        self.run_id, self.reason = run_id, reason
+
+
+class DefinitionError(StepwellError, TypeError):
+    """A function cannot be a workflow, step or task as it is written, or two share one identity."""
+
+
+class RetryLater(Exception):  # noqa: N818 - reads as what it asks for: raise RetryLater(30.0)
+    """Raise in a step or task: execute it again after `delay` seconds; costs no attempt."""
+
+    def __init__(self, delay: float) -> None:
+        if isinstance(delay, bool) or not delay >= 0:
+            raise ValueError(f"RetryLater needs a delay in seconds >= 0, not {delay!r}")
+        super().__init__(delay)
+        self.delay = float(delay)

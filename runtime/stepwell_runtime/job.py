@@ -1,0 +1,188 @@
+"""One claimed task or node job: execute its function once, and say how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from stepwell_queue.contract import Claimed, Finish, InboxKind, InboxRow, Kind, Reschedule, Status, Verb
+from stepwell_queue.errors import StaleFence, StepwellError
+from stepwell_runtime.attempt import Attempt
+from stepwell_runtime.codec import DecodingError
+from stepwell_runtime.definitions import StepDefinition, TaskDefinition
+from stepwell_runtime.errors import DeadlineExceeded, RetryLater, WorkerCrashed
+from stepwell_runtime.launch import decode_arguments
+from stepwell_runtime.policy import Policy, max_crashes
+from stepwell_runtime.scope import StepScope
+
+if TYPE_CHECKING:
+    from stepwell_runtime.worker import Worker
+
+log = structlog.get_logger("stepwell")
+
+
+class Job:
+    """A claimed task, or a step with `queue=` on behalf of its workflow."""
+
+    __slots__ = ("_attempt", "_cancel_reason", "_claimed", "_deadline_timer", "_definition", "_policy", "ended", "worker")
+
+    def __init__(self, worker: Worker, claimed: Claimed, definition: TaskDefinition | StepDefinition) -> None:
+        self.worker, self._claimed, self._definition = worker, claimed, definition
+        self._policy = Policy.of_run(definition, claimed.options)
+        self._attempt: Attempt | None = None
+        self._cancel_reason: bytes | None = None
+        self._deadline_timer: Any = None
+        self.ended = False
+
+    @property
+    def run(self) -> int:
+        return self._claimed.run
+
+    @property
+    def id(self) -> str:
+        return self._claimed.id
+
+    @property
+    def running_names(self) -> list[str]:
+        return [] if self._attempt is None else [self._definition.name]
+
+    def start(self) -> None:
+        claimed, worker = self._claimed, self.worker
+        limit = max_crashes(self._definition)
+        if claimed.crashes >= limit:
+            self._fail(WorkerCrashed(f"{self._word}: its worker died {claimed.crashes} times in a row while running it"))
+            return
+        if claimed.inbox and self._is_cancelled(claimed.inbox):
+            self._finish(Status.CANCELLED, self._cancel_reason or b"")
+            return
+        if claimed.deadline is not None:
+            if worker.clock.now() >= claimed.deadline:
+                self._fail(DeadlineExceeded(f"{self._word} did not end by its deadline"))
+                return
+            self._deadline_timer = worker.clock.call_at(claimed.deadline, self._deadline_passed)
+        try:
+            args, kwargs = decode_arguments(
+                worker.codec, self._definition, claimed.args, trusted=worker.trusts_clients or claimed.kind == Kind.STEP
+            )
+        except DecodingError as error:
+            self._fail(error)
+            return
+        path = claimed.parent_path or ""
+        seed = f"{claimed.id}/{claimed.nonce}/{claimed.generation}"
+        scope = StepScope(
+            claimed.parent_id if claimed.kind == Kind.STEP and claimed.parent_id else claimed.id,
+            path,
+            self._definition.name,
+            claimed.attempts + 1,
+            seed,
+            worker.app,
+        )
+        self._attempt = Attempt(self._definition, args, kwargs, scope, self._policy.timeout, worker.threads, self._attempt_ended)
+        self._attempt.begin(worker.loop, worker.context)
+
+    @property
+    def _word(self) -> str:
+        return f"{self._definition.word} {self._definition.name!r} (run {self.id!r})"
+
+    def told(self, rows: Sequence[InboxRow]) -> None:
+        if not self.ended and self._attempt is not None and self._is_cancelled(rows) and self._may_interrupt:
+            self._attempt.interrupt()
+
+    def _is_cancelled(self, rows: Sequence[InboxRow]) -> bool:
+        for row in rows:
+            if row.kind == InboxKind.CANCEL:
+                self._cancel_reason = row.value
+                return True
+        return False
+
+    @property
+    def _may_interrupt(self) -> bool:
+        return not (isinstance(self._definition, StepDefinition) and self._definition.on_cancel == "finish")
+
+    def lost(self) -> None:
+        if not self.ended:
+            log.warning("run_lost", run=self.id, fence=self._claimed.fence)
+            self._end()
+            self.worker.released(self)
+
+    def leave(self) -> None:
+        """A running attempt may end within the grace time; there is nothing else to hand back."""
+
+    def hand_back(self) -> None:
+        """Stop the attempt, which no longer counts, and let another worker begin anew."""
+        if self.ended or self._attempt is None:
+            return
+        self._attempt.drop()
+        self._attempt = None
+        self._submit(Reschedule(self.run, self._claimed.fence, None))
+
+    def discard(self) -> None:
+        self._attempt = None
+
+    def _deadline_passed(self) -> None:
+        self._deadline_timer = None
+        if self._attempt is not None:
+            self._attempt.drop()
+            self._attempt = None
+            self._fail(DeadlineExceeded(f"{self._word} did not end by its deadline"))
+
+    def _attempt_ended(self, value: Any, error: BaseException | None) -> None:
+        attempt, self._attempt = self._attempt, None
+        if self.ended:
+            return
+        if self._cancel_reason is not None and attempt is not None and attempt.interrupted:
+            self._finish(Status.CANCELLED, self._cancel_reason)
+        elif error is None:
+            self._succeed(value)
+        elif isinstance(error, RetryLater):
+            self._submit(Reschedule(self.run, self._claimed.fence, self.worker.clock.now() + error.delay))
+        else:
+            self._failed(error)
+
+    def _succeed(self, value: Any) -> None:
+        try:
+            data = self.worker.codec.encode(value, f"the result of {self._word}")
+        except StepwellError as refused:
+            self._fail(refused)
+        else:
+            self._finish(Status.COMPLETED, data)
+
+    def _failed(self, error: BaseException) -> None:
+        failures = self._claimed.attempts + 1
+        if self._cancel_reason is not None or not self._policy.wants(error, failures):
+            self._fail(error)
+            return
+        worker = self.worker
+        delay = self._policy.delay_after(failures, worker.chance)
+        log.info("job_retry", run=self.id, name=self._definition.name, failures=failures, delay=round(delay, 3))
+        data = worker.codec.encode_error(error, self._word)
+        self._submit(Reschedule(self.run, self._claimed.fence, worker.clock.now() + delay, failures, data))
+
+    def _fail(self, error: BaseException) -> None:
+        self._finish(Status.FAILED, self.worker.codec.encode_error(error, self._word), self._claimed.attempts + 1)
+
+    def _finish(self, status: Status, value: bytes, failures: int | None = None) -> None:
+        claimed = self._claimed
+        now = self.worker.clock.now()
+        self._submit(Finish(claimed.run, claimed.fence, status, value, now, 0, claimed.parent, True, failures))
+
+    def _submit(self, verb: Verb[None]) -> None:
+        self._end()
+
+        def done(answer: None | Exception) -> None:
+            if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
+                log.error("job_not_released", run=self.id, error=str(answer))
+            self.worker.released(self)
+
+        self.worker.store.submit(verb, done)
+
+    def _end(self) -> None:
+        self.ended = True
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        if self._attempt is not None:
+            self._attempt.drop()
+            self._attempt = None

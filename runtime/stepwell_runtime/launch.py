@@ -1,0 +1,135 @@
+"""From a call to the row of a new run, and from a run's arguments back to a call."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from stepwell_queue.clock import Clock, Ids
+from stepwell_queue.contract import NewRun
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.definitions import CallOptions, Definition, StepDefinition, TaskDefinition, WorkflowDefinition
+from stepwell_runtime.policy import store_options
+
+DEFAULT_QUEUE = "default"
+LONGEST_ID = 200
+_DERIVED = re.compile(r"/~?[\d.]+\Z")
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
+_NO_KEYWORDS: dict[str, bytes] = {}
+
+
+def checked_id(id: str) -> str:
+    """Return a run id given by the user; raise ValueError when it cannot be one."""
+    if not isinstance(id, str):
+        raise TypeError(f"a run id is a str, not {id!r}")
+    if not id or len(id) > LONGEST_ID or "\0" in id:
+        raise ValueError(f"a run id has 1 to {LONGEST_ID} characters and no NUL, not {id!r}")
+    if _DERIVED.search(id):
+        raise ValueError(f"run id {id!r} ends like the id of a child run (/ and digits): choose another one")
+    return id
+
+
+def encode_arguments(codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    encode = codec.encode
+    where = f"the arguments of {definition.word} {definition.name!r}"
+    named = {name: encode(value, where) for name, value in kwargs.items()} if kwargs else _NO_KEYWORDS
+    return _encoder.encode(([encode(value, where) for value in args], named))
+
+
+def decode_arguments(
+    codec: Codec, definition: Definition, data: bytes, *, trusted: bool
+) -> tuple[list[Any], dict[str, Any]]:
+    positional, named = _decoder.decode(data)
+    types = definition.parameter_types
+    where = f"the arguments of {definition.word} {definition.name!r}"
+    if not types:
+        args = [codec.decode(one, trusted=trusted, where=where) for one in positional]
+        return args, {name: codec.decode(one, trusted=trusted, where=where) for name, one in named.items()}
+    names = list(definition.signature.parameters)
+    args = []
+    for index, one in enumerate(positional):
+        name = names[index] if index < len(names) else names[-1] if names else ""
+        args.append(codec.decode(one, types.get(name, Any), trusted=trusted, where=where))
+    return args, {
+        name: codec.decode(one, types.get(name, Any), trusted=trusted, where=where) for name, one in named.items()
+    }
+
+
+def derived_nonce(seed: str, path: str) -> int:
+    """Return the start nonce of a child: the same whenever its parent asks for it again."""
+    digest = hashlib.blake2b(f"{seed}/{path}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def signature_hash(definition: Definition) -> bytes:
+    text = ",".join(f"{name}:{p.kind}" for name, p in definition.signature.parameters.items())
+    return hashlib.blake2b(text.encode(), digest_size=4).digest()
+
+
+class Launcher:
+    """Makes the rows of new runs."""
+
+    def __init__(self, codec: Codec, clock: Clock, ids: Ids) -> None:
+        self._codec, self._clock, self._ids = codec, clock, ids
+        self._signatures: dict[Definition, bytes] = {}
+
+    def new_run(
+        self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any], options: CallOptions
+    ) -> NewRun:
+        """Return the row for a run started by a client. Raises SerializationError, ValueError."""
+        ids = self._ids
+        id = ids.run_id() if options.id is None else checked_id(options.id)
+        return self._row(definition, args, kwargs, options, id, ids.nonce())
+
+    def child(
+        self, definition: Definition, args: bytes, options: CallOptions, id: str, nonce: int
+    ) -> NewRun:
+        """Return the row for a child run or node job, whose arguments are encoded already."""
+        return self._finish_row(definition, args, b"", options, id, nonce)
+
+    def _row(
+        self,
+        definition: Definition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: CallOptions,
+        id: str,
+        nonce: int,
+    ) -> NewRun:
+        encoded = encode_arguments(self._codec, definition, args, kwargs)
+        signature = self._signatures.get(definition)
+        if signature is None:
+            signature = self._signatures[definition] = signature_hash(definition)
+        # Only an id that the user chose can meet an existing run, so only then arguments are ever compared.
+        digest = signature + self._codec.digest([list(args), kwargs]) if options.id is not None else b""
+        return self._finish_row(definition, encoded, digest, options, id, nonce)
+
+    def _finish_row(
+        self, definition: Definition, args: bytes, digest: bytes, options: CallOptions, id: str, nonce: int
+    ) -> NewRun:
+        now = self._clock.now()
+        queue = options.queue or definition.queue or DEFAULT_QUEUE
+        due = options.at if options.delay is None else now + options.delay
+        deadline = options.deadline
+        if deadline is None and not isinstance(definition, StepDefinition):
+            assert isinstance(definition, (TaskDefinition, WorkflowDefinition))
+            deadline = definition.deadline
+        return NewRun(
+            id,
+            definition.kind,
+            definition.name,
+            definition.version,
+            queue,
+            args,
+            digest,
+            nonce,
+            now,
+            options.priority or 0,
+            due,
+            None if deadline is None else now + deadline,
+            b"" if options.timeout is None and options.retry is None else store_options(options),
+        )

@@ -1,0 +1,102 @@
+"""Retry and timeout as one execution sees them: the decorator's, or what the call overrode."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from stepwell_runtime.definitions import CallOptions, Retry, StepDefinition, TaskDefinition, WorkflowDefinition
+
+
+class StoredRetry(msgspec.Struct, frozen=True, array_like=True):
+    """A Retry as stored with a run. Exception classes are kept as names and matched, never imported."""
+
+    attempts: int
+    delay: float
+    factor: float
+    max_delay: float
+    jitter: bool
+    retry_on: tuple[str, ...]
+    give_up_on: tuple[str, ...]
+
+
+class StoredOptions(msgspec.Struct, frozen=True, array_like=True):
+    """What a call overrode, as stored with its run; None = as the decorator says."""
+
+    timeout: float | None = None
+    retry: StoredRetry | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(StoredOptions)
+
+
+def store_options(options: CallOptions) -> bytes:
+    """Return what must be stored with the run; empty when nothing was overridden."""
+    if options.timeout is None and options.retry is None:
+        return b""
+    retry = options.retry
+    stored = None
+    if retry is not None:
+        stored = StoredRetry(
+            retry.attempts,
+            _number(retry.delay),
+            retry.factor,
+            _number(retry.max_delay),
+            retry.jitter,
+            tuple(map(_class_name, retry.retry_on)),
+            tuple(map(_class_name, retry.give_up_on)),
+        )
+    return _encoder.encode(StoredOptions(options.timeout, stored))
+
+
+class Policy:
+    """Timeout (None = none) and retry decisions for one step, task or node job."""
+
+    __slots__ = ("_retry", "_stored", "timeout")
+
+    def __init__(self, timeout: float | None, retry: Retry, stored: StoredRetry | None = None) -> None:
+        self.timeout, self._retry, self._stored = timeout, retry, stored
+
+    @classmethod
+    def of_call(cls, definition: StepDefinition, options: CallOptions) -> Policy:
+        timeout = definition.timeout if options.timeout is None else options.timeout
+        return cls(timeout, options.retry or definition.retry)
+
+    @classmethod
+    def of_run(cls, definition: StepDefinition | TaskDefinition, options: bytes) -> Policy:
+        if not options:
+            return cls(definition.timeout, definition.retry)
+        stored = _decoder.decode(options)
+        timeout = definition.timeout if stored.timeout is None else stored.timeout
+        return cls(timeout, definition.retry, stored.retry)
+
+    def wants(self, error: BaseException, failures: int) -> bool:
+        """Whether to try again after the `failures`-th failure."""
+        stored = self._stored
+        if stored is None:
+            return self._retry.wants(error, failures)
+        names = set(map(_class_name, type(error).__mro__))
+        return failures < stored.attempts and not names.intersection(stored.give_up_on) and bool(names.intersection(stored.retry_on))
+
+    def delay_after(self, failures: int, chance: random.Random) -> float:
+        """Seconds to wait after the `failures`-th failure."""
+        stored = self._stored
+        if stored is None:
+            return self._retry.delay_after(failures, chance)
+        plain = Retry(stored.attempts, stored.delay, stored.factor, stored.max_delay, stored.jitter)
+        return plain.delay_after(failures, chance)
+
+
+def max_crashes(definition: WorkflowDefinition | TaskDefinition | StepDefinition) -> int:
+    return 3 if isinstance(definition, StepDefinition) else definition.max_crashes
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float)  # Retry makes its spans floats
+    return value
+
+
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"

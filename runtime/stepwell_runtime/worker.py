@@ -1,0 +1,333 @@
+"""A worker: claims runs, executes them, and gives them back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+import anyio
+import structlog
+
+from stepwell_queue.clock import Clock
+from stepwell_queue.contract import (
+    Claim,
+    Claimed,
+    ClaimResult,
+    Hello,
+    Identity,
+    InboxRow,
+
+    Reschedule,
+    Session,
+    Store,
+)
+from stepwell_runtime.activation import Activation
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.definitions import Definition, StepDefinition, TaskDefinition, WorkflowDefinition
+from stepwell_runtime.job import Job
+from stepwell_runtime.launch import Launcher
+from stepwell_runtime.work import Work
+
+log = structlog.get_logger("stepwell")
+
+LARGEST_CLAIM = 256
+HARD_LIMIT = 2.0
+ALONE_FROM = 2
+
+Lifespan = Callable[[], AbstractAsyncContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a worker serves and how much it does at once.
+
+    `concurrency`: activations and tasks; `step_concurrency`: steps inside activations (None: the same); `threads`: plain
+    functions at once; `cache`: parked runs whose coroutines are kept (0: none); `grace`: seconds that running
+    steps get to end when the worker stops.
+    """
+
+    definitions: Mapping[Identity, Definition]
+    queues: Sequence[str] = ("default",)
+    concurrency: int = 100
+    step_concurrency: int | None = None
+    threads: int = 32
+    lifespan: Lifespan | None = None
+    cache: int = 1000
+    grace: float = 10.0
+    name: str = "worker"
+    trusts_clients: bool = True
+    chance: random.Random = field(default_factory=random.Random)
+
+
+class Worker:
+    """Serves its queues from `start` to `stop`."""
+
+    def __init__(
+        self, store: Store, settings: WorkerSettings, *, app: object, codec: Codec, clock: Clock, launcher: Launcher
+    ) -> None:
+        self.store, self.settings, self.app = store, settings, app
+        self.codec, self.clock, self.launcher = codec, clock, launcher
+        self.chance = settings.chance
+        self.trusts_clients = settings.trusts_clients
+        self.held: dict[int, Activation | Job] = {}
+        self.context = contextvars.Context()
+        self.threads: anyio.CapacityLimiter
+        self.loop: asyncio.AbstractEventLoop
+        self.zombies: list[object] = []
+        self._live: OrderedDict[int, Activation] = OrderedDict()
+        self._live_fences: dict[int, int] = {}
+        self._session: Session | None = None
+        self._free_steps = settings.step_concurrency or settings.concurrency
+        self._step_queue: deque[tuple[Activation, Work]] = deque()
+        self._unwanted: set[int] = set()
+        self._reserved = 0
+        self._claiming = False
+        self._scheduled = False
+        self._hungry = False
+        self._stopping = False
+        self._alone: int | None = None
+        self._alone_waits = False
+        self._quiet = asyncio.Event()
+        self._life = contextlib.AsyncExitStack()
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Enter the lifespan, register with the store, and begin to claim."""
+        self.loop = asyncio.get_running_loop()
+        self.threads = anyio.CapacityLimiter(self.settings.threads)
+        if self.settings.lifespan is not None:
+            await self._life.enter_async_context(self.settings.lifespan())
+        self.context = contextvars.copy_context()
+        try:
+            hello = Hello(self.settings.name, list(self.settings.queues), sorted(self.settings.definitions))
+            self._session = await self.store.open_session(hello, self)
+        except BaseException:
+            await self._life.aclose()
+            raise
+        self.on_ready()
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop claiming, let running steps end within `grace` seconds (None: as set), hand the rest back."""
+        if self._session is None:
+            return
+        self._stopping = True
+        grace = self.settings.grace if grace is None else grace
+        for one in list(self.held.values()):
+            one.leave()
+        await self._until_empty(grace)
+        if self.held:
+            names = sorted({name for one in self.held.values() for name in one.running_names})
+            log.warning("steps_outlived_grace", steps=names, grace=grace, runs=len(self.held))
+            for one in list(self.held.values()):
+                one.hand_back()
+            await self._until_empty(HARD_LIMIT)
+        for one in list(self.held.values()):
+            one.lost()
+        session, self._session = self._session, None
+        await session.close()
+        for activation in self._live.values():
+            activation.discard()
+        self._live.clear()
+        self._live_fences.clear()
+        await self._life.aclose()
+
+    async def _until_empty(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while self.held or self._claiming:
+                    self._quiet.clear()
+                    await self._quiet.wait()
+        except TimeoutError:
+            return
+
+    async def drain(self) -> None:
+        """Return once nothing that this worker could do now is left; runs that wait for a time or a signal stay parked."""
+        while True:
+            while self.held or self._claiming or self._scheduled or self._reserved:
+                self._quiet.clear()
+                await self._quiet.wait()
+            self._hungry = True
+            self._wake()
+            while self._claiming or self._scheduled:
+                self._quiet.clear()
+                await self._quiet.wait()
+            if not self.held:
+                return
+
+    # --- claims ---
+
+    def on_ready(self) -> None:
+        self._hungry = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._claim)
+
+    def _claim(self) -> None:
+        self._scheduled = False
+        session = self._session
+        free = min(self.settings.concurrency - len(self.held) - self._reserved, LARGEST_CLAIM)
+        if session is None or self._stopping or self._claiming or not self._hungry or free <= 0 or self._blocked:
+            self._quiet.set()
+            return
+        self._claiming = True
+        self._hungry = False
+        idle = not self.held and not self._reserved
+        self.store.submit(Claim(session.worker, free, self._live_fences, idle), self._claimed)
+
+    @property
+    def _blocked(self) -> bool:
+        """A run that killed workers is held alone, or waits for the worker to be empty."""
+        return self._alone is not None or (self._alone_waits and bool(self.held))
+
+    def _claimed(self, answer: ClaimResult | Exception) -> None:
+        self._claiming = False
+        if isinstance(answer, Exception):
+            log.error("claim_failed", error=str(answer))
+        else:
+            self._hungry = self._hungry or answer.more
+            self._alone_waits = answer.alone_waiting
+            for claimed in answer.runs:
+                self.accept(claimed)
+        if self._hungry:
+            self._wake()
+        self._quiet.set()
+
+    def reserve(self, identity: Identity, queue: str) -> int | None:
+        """Reserve a place for a run about to be started here; None when it must go through the queue."""
+        session = self._session
+        if session is None or self._stopping or self._blocked or queue not in self.settings.queues:
+            return None
+        if len(self.held) + self._reserved >= self.settings.concurrency or identity not in self.settings.definitions:
+            return None
+        self._reserved += 1
+        return session.worker
+
+    def unreserve(self, claimed: Claimed | None) -> None:
+        """Give a reserved place back, to the run that was started for it if there is one."""
+        self._reserved -= 1
+        if claimed is not None:
+            self.accept(claimed)
+        self._quiet.set()
+
+    def accept(self, claimed: Claimed) -> None:
+        """Take a claimed run in hand."""
+        if self._stopping:
+            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            return
+        if claimed.crashes >= ALONE_FROM:
+            self._alone = claimed.run
+        activation = self._live.pop(claimed.run, None)
+        self._live_fences.pop(claimed.run, None)
+        if activation is not None and claimed.live:
+            self.held[claimed.run] = activation
+            self._guarded(activation, lambda: activation.resume(claimed))
+            return
+        if activation is not None:
+            activation.discard()
+        definition = self.settings.definitions.get(Identity(claimed.kind, claimed.name, claimed.version))
+        one: Activation | Job
+        if isinstance(definition, WorkflowDefinition):
+            one = Activation(self, claimed, definition)
+        elif isinstance(definition, (TaskDefinition, StepDefinition)):
+            one = Job(self, claimed, definition)
+        else:
+            log.error("no_code", run=claimed.id, name=claimed.name, version=claimed.version)
+            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            return
+        self.held[claimed.run] = one
+        self._guarded(one, one.start)
+
+    def _guarded(self, one: Activation | Job, enter: Callable[[], None]) -> None:
+        try:
+            enter()
+        except Exception:
+            log.exception("activation_broke", run=one.id)
+            one.lost()
+
+    # --- what activations say ---
+
+    def released(self, one: Activation | Job) -> None:
+        """A run is no longer held."""
+        self.held.pop(one.run, None)
+        if self._alone == one.run:
+            self._alone = None
+        if self._hungry or (self._alone_waits and not self.held):
+            self._hungry = True
+            self._wake()
+        if not self.held:
+            self._quiet.set()
+
+    def parked(self, activation: Activation) -> None:
+        """Keep the coroutine of a run that parked, within bounds."""
+        run = activation.run
+        self.released(activation)
+        if self._stopping or not self.settings.cache:
+            activation.discard()
+            return
+        self._live[run] = activation
+        self._live_fences[run] = activation.fence
+        while len(self._live) > self.settings.cache:
+            oldest, dropped = self._live.popitem(last=False)
+            del self._live_fences[oldest]
+            dropped.discard()
+
+    def bury(self, zombies: list[object], run_id: str) -> None:
+        """Keep coroutines that refuse to die, so that the garbage collector does not run them."""
+        if zombies:
+            self.zombies += zombies
+            log.error("coroutine_will_not_die", run=run_id, kept=len(self.zombies))
+
+    def want_step(self, activation: Activation, work: Work) -> None:
+        """Run a step now, or as soon as there is a place for it."""
+        if self._free_steps > 0:
+            self._free_steps -= 1
+            activation.run_step(work)
+        else:
+            self._step_queue.append((activation, work))
+
+    def unwant_step(self, work: Work) -> None:
+        self._step_queue = deque(one for one in self._step_queue if one[1] is not work)
+
+    def step_done(self) -> None:
+        self._free_steps += 1
+        if self._step_queue:
+            activation, work = self._step_queue.popleft()
+            self._free_steps -= 1
+            activation.run_step(work)
+
+    # --- what the store says ---
+
+    def on_inbox(self, rows: Sequence[InboxRow]) -> None:
+        told: dict[int, list[InboxRow]] = {}
+        for row in rows:
+            told.setdefault(row.run, []).append(row)
+        for run, its_rows in told.items():
+            one = self.held.get(run)
+            if one is not None:
+                one.told(its_rows)
+
+    def on_lost(self, runs: Sequence[int]) -> None:
+        for run in runs:
+            one = self.held.get(run)
+            if one is not None:
+                one.lost()
+            activation = self._live.pop(run, None)
+            if activation is not None:
+                del self._live_fences[run]
+                activation.discard()
+
+
+def _ignore(answer: object) -> None:
+    """The store takes the run back by itself when this cannot be written."""
+
+
