@@ -28,6 +28,7 @@ from stepwell_runtime.definitions import (
     WorkflowDefinition,
 )
 from stepwell_runtime.errors import OutsideWorkflow, StepInStep
+from stepwell_runtime.launch import checked_id
 from stepwell_runtime.scope import StepScope, WorkflowScope, current
 
 R_co = TypeVar("R_co", covariant=True)
@@ -186,7 +187,7 @@ class TaskCall(Call[R_co]):
         """
         options = self.replaced(
             {
-                "id": check.text(id, "id"),
+                "id": None if id is None else checked_id(id),
                 "queue": check.text(queue, "queue"),
                 "timeout": check.positive_seconds(timeout, "timeout"),
                 "deadline": check.positive_seconds(deadline, "deadline"),
@@ -232,7 +233,7 @@ class WorkflowCall(Call[R_co]):
         """
         options = self.replaced(
             {
-                "id": check.text(id, "id"),
+                "id": None if id is None else checked_id(id),
                 "queue": check.text(queue, "queue"),
                 "deadline": check.positive_seconds(deadline, "deadline"),
                 "priority": check.priority(priority),

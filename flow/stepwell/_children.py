@@ -39,7 +39,8 @@ class ChildRun(Generic[R]):
                 "ChildRun.result()", "use `await app.get(child.id, definition).result()`"
             )
         found = await cast("Stepwell", step.app).get(self.id).result()
-        return cast("R", found)
+        result: R = found
+        return result
 
 
 # Stored as `stepwell:ChildRun`, so that stored handles outlive a move of this module.

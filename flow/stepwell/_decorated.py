@@ -40,12 +40,12 @@ class Decorated:
     @property
     def name(self) -> str:
         """The durable name."""
-        return self.definition.name
+        return str(self.definition.name)
 
     @property
     def version(self) -> int:
         """The durable version."""
-        return self.definition.version
+        return int(self.definition.version)
 
     def __repr__(self) -> str:
         return f"<{self.definition.word} {self.definition.name} from {self.definition.place}>"

@@ -1,0 +1,1 @@
+"""The app: where calls meet a store."""

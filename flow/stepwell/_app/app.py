@@ -1,0 +1,323 @@
+"""The app: starts runs in a store, finds them there, and makes workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from stepwell import _options as check
+from stepwell._app.handles import Run
+from stepwell._app.operations import Operations
+from stepwell._app.settings import (
+    DEFAULT_VALUE_SIZE,
+    Durability,
+    Lifespan,
+    Retention,
+    Settings,
+    module_names,
+    refuse_platform,
+)
+from stepwell._app.worker import Worker, worker_options
+from stepwell._arguments import described
+from stepwell._calls import Call, TaskCall, WorkflowCall, is_call
+from stepwell._decorated import Task, Workflow
+from stepwell_queue.clock import Clock, Ids, RandomIds, SystemClock
+from stepwell_queue.errors import StepwellError
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.definitions import Definition, Seconds, registry
+from stepwell_runtime.errors import NotDurable
+from stepwell_runtime.scope import workflow_scope
+
+if TYPE_CHECKING:
+    from stepwell._blocking.calls import BlockingCalls
+    from stepwell_queue.contract import Identity
+    from stepwell_runtime.engine import Engine
+
+R = TypeVar("R")
+
+
+class Stepwell(Operations):
+    """Durable workflows and tasks in one store.
+
+    `store`: a path, "sqlite:///…", "tcp://host:port" or "postgresql://…". `lifespan`: a function of
+    the app that returns an async context manager around each worker's life; None = none.
+    `include`: the modules whose code its workers serve; None = all that is registered.
+    `durability`: "full" survives power loss, "process" survives `kill -9`. `max_value_size`: bytes
+    of one encoded value. `retention`: None = ended runs are kept. `clock` and `ids`: None = the
+    system's. Constructing does no I/O; `async with` opens it, and may do so again after closing.
+    """
+
+    def __init__(
+        self,
+        store: str | Path,
+        *,
+        lifespan: Lifespan | None = None,
+        include: Iterable[ModuleType | str] | None = None,
+        durability: Durability = "full",
+        max_value_size: int = DEFAULT_VALUE_SIZE,
+        retention: Retention | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self.settings = Settings(
+            store, lifespan, module_names(include), durability, max_value_size, retention
+        )
+        self._clock = SystemClock() if clock is None else clock
+        self._ids = RandomIds(self._clock) if ids is None else ids
+        self._codec = Codec(max_value_size)
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._exit: AsyncExitStack | None = None
+        self._was_open = False
+
+    def __repr__(self) -> str:
+        return f"Stepwell({str(self.settings.store)!r})"
+
+    async def __aenter__(self) -> Self:
+        if self._exit is not None:
+            raise StepwellError(f"{self!r} is open already: use the one that is open")
+        refuse_platform()
+        # Imported here: `import stepwell` is cheap for programs that only define.
+        from stepwell_queue import open_store
+        from stepwell_runtime.engine import Engine
+
+        self._exit = AsyncExitStack()
+        try:
+            store = await open_store(
+                self.settings.store,
+                durability=self.settings.durability,
+                clock=self._clock,
+                ids=self._ids,
+            )
+        except BaseException:
+            self._exit = None
+            raise
+        self._exit.push_async_callback(store.close)
+        self._engine = Engine(store, app=self, codec=self._codec, clock=self._clock, ids=self._ids)
+        self._loop = asyncio.get_running_loop()
+        self._was_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        leaving, self._exit, self._engine = self._exit, None, None
+        if leaving is not None:
+            await leaving.aclose()
+
+    @property
+    def opened(self) -> bool:
+        """Whether the app is open."""
+        return self._engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        engine = self._engine
+        if engine is None:
+            state = "closed" if self._was_open else "not open"
+            raise StepwellError(f"{self!r} is {state}: use it inside `async with app:`")
+        if asyncio.get_running_loop() is not self._loop:
+            if workflow_scope() is not None:
+                raise NotDurable(
+                    "the app is used in workflow code: await the call itself, use start(call), "
+                    "or use current_app() in a step"
+                )
+            raise StepwellError(
+                f"{self!r} was opened in another event loop: open one app per loop, or use "
+                "BlockingStepwell from threads"
+            )
+        return engine
+
+    @property
+    def codec(self) -> Codec:
+        return self._codec
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def blocking(self) -> BlockingCalls:
+        """The methods of this open app, for other threads: of plain-function steps, say."""
+        from stepwell._blocking.calls import BlockingCalls
+
+        if self._loop is None or self._engine is None:
+            raise StepwellError(f"{self!r} is not open: use it inside `async with app:`")
+        return BlockingCalls(self, self._loop)
+
+    async def start(
+        self,
+        call: WorkflowCall[R],
+        /,
+        *,
+        id: str | None = None,
+        delay: Seconds | None = None,
+        at: datetime | None = None,
+    ) -> Run[R]:
+        """Start a workflow; returns once that is durable.
+
+        `id`: None = a new one; an existing one with equal arguments is found again (`created` is
+        False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
+        """
+        chosen = workflow_call(call, "start")
+        if id is not None or delay is not None or at is not None:
+            chosen = chosen.with_options(id=id, delay=delay, at=at)
+        return await self._start(chosen)
+
+    async def enqueue(
+        self,
+        call: TaskCall[R],
+        /,
+        *,
+        id: str | None = None,
+        delay: Seconds | None = None,
+        at: datetime | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> Run[R]:
+        """Enqueue a task; returns once that is durable.
+
+        `id`: None = a new one; an existing one with equal arguments is found again (`created` is
+        False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
+        A higher `priority` goes first; None = 0.
+        """
+        chosen = task_call(call, "enqueue").with_options(
+            id=id, delay=delay, at=at, queue=queue, priority=priority
+        )
+        return await self._start(chosen)
+
+    async def _start(self, call: Call[R]) -> Run[R]:
+        definition: Definition = call.definition
+        started = await self.engine.start(definition, call.args, call.kwargs, call.options)
+        return Run(self, started.id, definition.result_type, started.created)
+
+    async def start_many(self, calls: Iterable[WorkflowCall[R]], /) -> list[Run[R]]:
+        """Start workflows in one transaction, all or none; ids by `call.with_options(id=…)`."""
+        return await self._start_many([workflow_call(call, "start_many") for call in calls])
+
+    async def enqueue_many(self, calls: Iterable[TaskCall[R]], /) -> list[Run[R]]:
+        """Enqueue tasks in one transaction, all or none; ids by `call.with_options(id=…)`."""
+        return await self._start_many([task_call(call, "enqueue_many") for call in calls])
+
+    async def _start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]:
+        started = await self.engine.start_many(
+            [(call.definition, call.args, call.kwargs, call.options) for call in calls]
+        )
+        return [
+            Run(self, one.id, call.definition.result_type, one.created)
+            for call, one in zip(calls, started, strict=True)
+        ]
+
+    async def run(
+        self,
+        call: WorkflowCall[R] | TaskCall[R],
+        /,
+        *,
+        id: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> R:
+        """Start a call and execute it here, with its children; no other worker is needed.
+
+        `timeout` in seconds, None = no limit; then TimeoutError, and the run stays in the store.
+        Raises what `Run.result` raises.
+        """
+        given = workflow_or_task_call(call, "run")
+        chosen = given if id is None else given.with_options(id=id)
+        definition: Definition = chosen.definition
+        serving = {**self.definitions(), definition.identity: definition}
+        queues = {one.queue or "default" for one in serving.values()}
+        queues.add(chosen.options.queue or "default")
+        options = worker_options(queues=sorted(queues))
+        async with Worker(self, options, serving):
+            run = await self._start(chosen)
+            return await run.result(timeout=timeout)
+
+    def definitions(self) -> dict[Identity, Definition]:
+        """Return what a worker of this app serves; raise DefinitionError when names clash."""
+        return registry.select(self.settings.include)
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 100,
+        step_concurrency: int | None = None,
+        threads: int = 32,
+        cache: int = 1000,
+        grace: Seconds = 10.0,
+        name: str | None = None,
+    ) -> Worker:
+        """Return a worker: use it with `async with`, or serve with `await worker.run()`.
+
+        `concurrency`: runs and tasks at once; `step_concurrency`: steps at once, None = the same;
+        `threads`: plain functions at once; `cache`: parked runs whose code is kept in memory;
+        `grace`: seconds that running steps get to end when it stops, 0 = none; `name`: None = made
+        of host and process. Raises DefinitionError when it starts and two definitions clash.
+        """
+        options = worker_options(
+            queues=queues,
+            concurrency=concurrency,
+            step_concurrency=step_concurrency,
+            threads=threads,
+            cache=cache,
+            grace=grace,
+            name=name,
+        )
+        return Worker(self, options)
+
+    @overload
+    def get(self, id: str, definition: Workflow[..., R] | Task[..., R], /) -> Run[R]: ...
+    @overload
+    def get(self, id: str, /) -> Run[Any]: ...
+    def get(self, id: str, definition: Any = None, /) -> Run[Any]:
+        """Return the handle of a run; does no I/O, so it does not say whether the run exists."""
+        if check.text(id, "id") is None:
+            raise TypeError("get() takes the id of a run, not None")
+        if definition is not None and not isinstance(definition, (Workflow, Task)):
+            raise TypeError(f"get() takes a workflow or task, not {described(definition)}")
+        result_type = Any if definition is None else definition.definition.result_type
+        return Run(self, id, result_type)
+
+
+def workflow_call(call: WorkflowCall[R], method: str) -> WorkflowCall[R]:
+    given: Any = call
+    if isinstance(given, TaskCall):
+        other = method.replace("start", "enqueue")
+        raise TypeError(f"{method}() takes workflow calls; for a task use {other}()")
+    if not isinstance(given, WorkflowCall):
+        raise TypeError(f"{method}() takes a workflow call, not {refused(given)}")
+    return call
+
+
+def task_call(call: TaskCall[R], method: str) -> TaskCall[R]:
+    given: Any = call
+    if isinstance(given, WorkflowCall):
+        other = method.replace("enqueue", "start")
+        raise TypeError(f"{method}() takes task calls; for a workflow use {other}()")
+    if not isinstance(given, TaskCall):
+        raise TypeError(f"{method}() takes a task call, not {refused(given)}")
+    return call
+
+
+def workflow_or_task_call(
+    call: WorkflowCall[R] | TaskCall[R], method: str
+) -> WorkflowCall[R] | TaskCall[R]:
+    given: Any = call
+    if not isinstance(given, (WorkflowCall, TaskCall)):
+        raise TypeError(f"{method}() takes a workflow or task call, not {refused(given)}")
+    return call
+
+
+def refused(value: Any) -> str:
+    if is_call(value):
+        name = value.definition.name
+        return f"the step call {name}(…): a step runs in a workflow; make it a task to enqueue it"
+    return described(value)

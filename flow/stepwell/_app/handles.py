@@ -1,0 +1,78 @@
+"""The handle of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from stepwell._app.views import History, RunInfo, RunStatus
+from stepwell._signals import Signal
+from stepwell_runtime.definitions import Seconds
+
+if TYPE_CHECKING:
+    from stepwell._app.app import Stepwell
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Run(Generic[R]):
+    """A run in a store. `created` is False when a start found it there already."""
+
+    __slots__ = ("_app", "created", "id", "result_type")
+
+    def __init__(self, app: Stepwell, id: str, result_type: Any, created: bool = False) -> None:
+        self._app, self.result_type = app, result_type
+        self.id = id
+        self.created = created
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    async def result(self, *, timeout: Seconds | None = None) -> R:
+        """Wait for the run to end and return its result; raise its own exception if it failed.
+
+        `timeout` in seconds, None = no limit; then TimeoutError, and the run goes on. Also raises
+        RunFailed, RunCancelled, RunStuck, RunHeld, RunNotFound.
+        """
+        found: R = await self._app.result_of(self.id, self.result_type, timeout)
+        return found
+
+    async def info(self) -> RunInfo:
+        """Return the run as it stands. Raises RunNotFound."""
+        return await self._app.info(self.id)
+
+    async def status(self) -> RunStatus:
+        """Return the status word. Raises RunNotFound."""
+        return (await self.info()).status
+
+    async def history(self) -> History:
+        """Return what has happened to it, with decoded values. Raises RunNotFound."""
+        return await self._app.history(self.id)
+
+    @overload
+    async def signal(self, signal: Signal[T], value: T, /) -> None: ...
+    @overload
+    async def signal(self, signal: str, value: object = None, /) -> None: ...
+    async def signal(self, signal: Signal[Any] | str, value: object = None, /) -> None:
+        """Store a signal for the run; returns once it is durable. Raises RunNotFound, RunEnded."""
+        await self._app.send(self.id, signal, value)
+
+    async def cancel(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Ask the run to cancel; return its status afterwards. Raises RunNotFound."""
+        return await self._app.cancel(self.id, reason=reason, actor=actor)
+
+    async def retry(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Go on from the failed step of a held or failed run. Raises RequestRefused."""
+        return await self._app.retry(self.id, reason=reason, actor=actor)
+
+    async def roll_back(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Let a held run roll back. Raises RequestRefused."""
+        return await self._app.roll_back(self.id, reason=reason, actor=actor)
+
+    async def resume_rollback(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Try the failed undos of an incomplete rollback again. Raises RequestRefused."""
+        return await self._app.resume_rollback(self.id, reason=reason, actor=actor)
+
+    async def resume(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Try a stuck run again, with the code that is there now. Raises RequestRefused."""
+        return await self._app.resume(self.id, reason=reason, actor=actor)

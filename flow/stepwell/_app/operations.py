@@ -1,0 +1,156 @@
+"""What an app does with runs that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+from stepwell import _options as check
+from stepwell._app.fitting import refuse_unfit
+from stepwell._app.views import STATUSES, History, RunInfo, RunStatus, history_of, run_info
+from stepwell._signals import Signal, named
+from stepwell_queue.contract import Finding, RunFilter, Status, WorkerInfo
+from stepwell_queue.errors import RunNotFound
+from stepwell_runtime.definitions import Seconds
+
+if TYPE_CHECKING:
+    from stepwell_runtime.codec import Codec
+    from stepwell_runtime.engine import Engine
+
+T = TypeVar("T")
+
+
+class Operations:
+    """Finding, steering and cleaning up runs."""
+
+    @property
+    def engine(self) -> Engine:
+        raise NotImplementedError
+
+    @property
+    def codec(self) -> Codec:
+        raise NotImplementedError
+
+    async def result_of(self, id: str, result_type: Any, timeout: Seconds | None) -> Any:
+        limit = check.span(timeout, "timeout")
+        return await self.engine.result(id, result_type, timeout=limit)
+
+    async def info(self, id: str, /) -> RunInfo:
+        """Return a run as it stands. Raises RunNotFound."""
+        found = await self.engine.store.info(id)
+        if found is None:
+            raise RunNotFound(id)
+        return run_info(found, self.codec)
+
+    async def history(self, id: str, /) -> History:
+        """Return everything that is known of a run, with decoded values. Raises RunNotFound."""
+        found = await self.engine.store.history(id)
+        if found is None:
+            raise RunNotFound(id)
+        return history_of(found, self.codec)
+
+    async def runs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[RunInfo]:
+        """Return runs, newest first; None = any. `after`: the id of the last run of a page before.
+
+        `status`: one or several status words; also "no_code": no live worker has the code.
+        """
+        words = None if status is None else statuses(status)
+        check.whole(limit, "limit", 1, 10_000)
+        store = self.engine.store
+        last = None if after is None else await store.info(after)
+        if after is not None and last is None:
+            raise RunNotFound(after)
+        wanted = RunFilter(
+            statuses=words,
+            name=name,
+            queue=queue,
+            parent_id=parent,
+            after=None if last is None else last.run,
+            limit=limit,
+        )
+        return [run_info(row, self.codec) for row in await store.list_runs(wanted)]
+
+    @overload
+    async def signal(self, id: str, signal: Signal[T], value: T, /) -> None: ...
+    @overload
+    async def signal(self, id: str, signal: str, value: object = None, /) -> None: ...
+    async def signal(self, id: str, signal: Signal[Any] | str, value: object = None, /) -> None:
+        """Store a signal for a run; returns once it is durable. Raises RunNotFound, RunEnded."""
+        await self.send(id, signal, value)
+
+    async def send(self, id: str, signal: Signal[Any] | str, value: object) -> None:
+        name, wanted = named(signal)
+        refuse_unfit(value, wanted, f"signal {name!r}")
+        await self.engine.signal(id, name, value)
+
+    async def cancel(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Ask a run to cancel; return its status afterwards. Raises RunNotFound.
+
+        A run that was never executed ends at once, another one at its next durable operation.
+        """
+        return word(await self.engine.cancel(id, reason=reason, actor=actor))
+
+    async def retry(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Go on from the failed step of a held or failed run.
+
+        Raises RunNotFound, RequestRefused.
+        """
+        return word(await self.engine.ask(id, "retry", reason=reason, actor=actor))
+
+    async def roll_back(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Let a held run roll back. Raises RunNotFound, RequestRefused."""
+        return word(await self.engine.ask(id, "roll_back", reason=reason, actor=actor))
+
+    async def resume_rollback(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Try the failed undos of an incomplete rollback again.
+
+        Raises RunNotFound, RequestRefused.
+        """
+        return word(await self.engine.ask(id, "resume_rollback", reason=reason, actor=actor))
+
+    async def resume(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Try a stuck run again, with the code that is there now.
+
+        Raises RunNotFound, RequestRefused.
+        """
+        return word(await self.engine.ask(id, "resume", reason=reason, actor=actor))
+
+    async def prune(self, *, older_than: Seconds | None = None, keep: int | None = None) -> int:
+        """Delete ended runs, whole trees, and return how many are gone.
+
+        Those that ended more than `older_than` seconds ago, or are not among the newest `keep`;
+        None = does not matter, but one must be given.
+        """
+        age = check.span(older_than, "older_than")
+        check.whole(keep, "keep", 0)
+        if age is None and keep is None:
+            raise ValueError("prune() needs older_than= (seconds) or keep=, so that not all goes")
+        return await self.engine.prune(older_than=age, keep=keep)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are registered, and which are alive."""
+        return await self.engine.store.workers()
+
+    async def doctor(self) -> list[Finding]:
+        """Check the store for broken invariants; empty = sound."""
+        return await self.engine.store.doctor()
+
+
+def word(status: Status) -> RunStatus:
+    return cast("RunStatus", Status(status).name.lower())
+
+
+def statuses(status: str | Sequence[str]) -> list[str]:
+    words = [status] if isinstance(status, str) else list(status)
+    for one in words:
+        check.one_of(one, "status", STATUSES)
+    return words

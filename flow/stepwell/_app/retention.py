@@ -1,0 +1,26 @@
+"""Deletes ended runs now and then, while a worker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from stepwell_queue.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from stepwell._app.app import Stepwell
+    from stepwell._app.settings import Retention
+
+_log = logging.getLogger("stepwell")
+EVERY = 60.0
+
+
+async def keep_pruned(app: Stepwell, retention: Retention) -> None:
+    """Prune at once and then once a minute, until cancelled."""
+    while True:
+        try:
+            await app.prune(older_than=retention.age_seconds, keep=retention.count)
+        except StoreUnavailable as error:
+            _log.warning("ended runs could not be pruned and will be later: %s", error)
+        await asyncio.sleep(EVERY)

@@ -1,0 +1,98 @@
+"""Settings of an app, checked when it is constructed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from stepwell import _options as check
+from stepwell_queue.errors import StepwellError
+from stepwell_runtime.definitions import Seconds
+
+if TYPE_CHECKING:
+    from stepwell._app.app import Stepwell
+
+Durability = Literal["full", "process"]
+Lifespan = Callable[["Stepwell"], AbstractAsyncContextManager[Any]]
+DEFAULT_VALUE_SIZE = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long ended runs are kept; workers delete the rest, whole trees, oldest first.
+
+    `age`: seconds since the end; None = age does not matter. `count`: how many of the newest ended
+    runs stay; None = count does not matter. At least one must be given.
+    """
+
+    age: Seconds | None = None
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "age", check.span(self.age, "Retention(age=…)"))
+        check.whole(self.count, "Retention(count=…)", 0)
+        if self.age is None and self.count is None:
+            raise ValueError("Retention needs age= (seconds) or count=; without it, runs are kept")
+
+    @property
+    def age_seconds(self) -> float | None:
+        """The age in seconds."""
+        return check.span(self.age, "age")
+
+
+@dataclass(frozen=True)
+class Settings:
+    store: str | Path
+    lifespan: Lifespan | None
+    include: frozenset[str] | None
+    durability: Durability
+    max_value_size: int
+    retention: Retention | None
+
+    def __post_init__(self) -> None:
+        store: Any = self.store
+        if not isinstance(store, (str, Path)) or not str(store):
+            raise TypeError(f"a store is a path or a URL, such as 'orders.db', not {store!r}")
+        check.one_of(self.durability, "durability", ("full", "process"))
+        check.whole(self.max_value_size, "max_value_size", 1024, 2**30)
+        if self.lifespan is not None and not callable(self.lifespan):
+            raise TypeError(
+                "lifespan= takes a function of the app that returns an async context manager, "
+                f"not {self.lifespan!r}"
+            )
+        retention: Any = self.retention
+        if retention is not None and not isinstance(retention, Retention):
+            raise TypeError(f"retention= takes Retention(age=…, count=…), not {retention!r}")
+
+
+def module_names(include: Iterable[ModuleType | str] | None) -> frozenset[str] | None:
+    """Return the names of the modules that an app is limited to; None = no limit."""
+    if include is None:
+        return None
+    given: Any = include
+    if isinstance(given, (str, ModuleType)):
+        raise TypeError(f"include= takes a list of modules, not {given!r}: write include=[…]")
+    return frozenset(module_name(module) for module in given)
+
+
+def module_name(module: Any) -> str:
+    if isinstance(module, ModuleType):
+        return module.__name__
+    if not isinstance(module, str):
+        raise TypeError(f"include= takes modules or their names, not {module!r}")
+    if module not in sys.modules:
+        raise ValueError(f"include= names {module!r}, which is not imported: import it first")
+    return module
+
+
+def refuse_platform() -> None:
+    if sys.platform not in ("linux", "darwin"):
+        raise StepwellError(
+            f"Stepwell runs on Linux and macOS, not on {sys.platform!r}: "
+            "it relies on their file locks and on fsync (on Windows, use WSL 2)"
+        )

@@ -1,0 +1,236 @@
+"""Runs as people see them: plain values, aware UTC times, statuses as words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from stepwell_queue import contract
+from stepwell_queue.contract import Kind, Record, RecordKind, Rollback, Status
+from stepwell_runtime.codec import Codec, DecodingError
+
+RunStatus = Literal[
+    "scheduled",
+    "ready",
+    "running",
+    "parked",
+    "paused",
+    "held",
+    "stuck",
+    "rolling_back",
+    "completed",
+    "failed",
+    "cancelled",
+    "terminated",
+    "expired",
+    "continued",
+]
+STATUSES = (*(status.name.lower() for status in Status), "rolling_back", "no_code")
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run, as it stands. Times are aware, in UTC; None = not yet, or does not apply."""
+
+    id: str
+    kind: Literal["workflow", "task", "step"]
+    name: str
+    version: int
+    queue: str
+    status: RunStatus
+    rollback: Literal["none", "complete", "incomplete"]
+    waiting: str
+    """What a parked run waits for."""
+    attempts: int
+    """Failures so far."""
+    crashes: int
+    priority: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    due_at: datetime | None
+    deadline_at: datetime | None
+    parent_id: str | None
+    has_code: bool
+    """A live worker serves its queue and has its code."""
+    error: str | None
+    """Type and message of the failure; the reason, if it was cancelled, is held or stuck."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status is final."""
+        return Status[self.status.upper()].terminal if self.status != "rolling_back" else False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a run's history: what its journal delivered, or what it has begun."""
+
+    path: str
+    name: str
+    kind: str
+    """step, timer, signal, child, started, cancel, failure, reopen, roll_back, marker; or open."""
+    outcome: Literal["ok", "failed", "cancelled", "open"]
+    attempt: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    value: Any
+    error: BaseException | None
+    due_at: datetime | None = None
+    """When an open operation wants attention."""
+    voided: bool = False
+    """A retry has set it aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an operator asked for."""
+
+    at: datetime
+    action: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything that is known of one run, with decoded values."""
+
+    run: RunInfo
+    events: tuple[Event, ...]
+    """What has ended, in the order in which it was delivered, then what is open."""
+    undelivered: tuple[tuple[str, str], ...]
+    """Kind and name of what was sent to the run and not taken yet."""
+    audit: tuple[Audit, ...]
+    children: tuple[RunInfo, ...]
+
+
+def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
+    return RunInfo(
+        id=row.id,
+        kind=cast("Literal['workflow', 'task', 'step']", Kind(row.kind).name.lower()),
+        name=row.name,
+        version=row.version,
+        queue=row.queue,
+        status=cast("RunStatus", row.status_name),
+        rollback=cast(
+            "Literal['none', 'complete', 'incomplete']", Rollback(row.rollback).name.lower()
+        ),
+        waiting=row.waiting,
+        attempts=row.attempts,
+        crashes=row.crashes,
+        priority=row.priority,
+        created_at=datetime.fromtimestamp(row.created, UTC),
+        started_at=moment(row.started),
+        ended_at=moment(row.ended),
+        due_at=moment(row.due),
+        deadline_at=moment(row.deadline),
+        parent_id=row.parent_id,
+        has_code=row.has_code,
+        error=None if row.status == Status.COMPLETED or not row.value else reason(row.value, codec),
+    )
+
+
+def moment(seconds: float | None) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
+def reason(value: bytes, codec: Codec) -> str:
+    """Say in one line what an error or a cancel reason is; imports and raises nothing."""
+    shown = codec.to_json(value)
+    if isinstance(shown, str):
+        return shown
+    info = codec.error_info(value)
+    return f"{info.type}: {info.message}" if info.message else info.type
+
+
+def decoded(value: bytes, codec: Codec) -> Any:
+    """Return a stored value, or what can be shown of it where its class is gone."""
+    if not value:
+        return None
+    try:
+        return codec.decode(value)
+    except DecodingError:
+        return codec.to_json(value)
+
+
+_KINDS: dict[int, tuple[str, Literal["ok", "failed", "cancelled"]]] = {
+    RecordKind.STEP_OK: ("step", "ok"),
+    RecordKind.STEP_FAILED: ("step", "failed"),
+    RecordKind.STEP_CUT: ("step", "cancelled"),
+    RecordKind.TIMER: ("timer", "ok"),
+    RecordKind.SIGNAL: ("signal", "ok"),
+    RecordKind.CHILD_OK: ("child", "ok"),
+    RecordKind.CHILD_FAILED: ("child", "failed"),
+    RecordKind.CHILD_CANCELLED: ("child", "cancelled"),
+    RecordKind.STARTED: ("started", "ok"),
+    RecordKind.CANCEL: ("cancel", "ok"),
+    RecordKind.FAILURE: ("failure", "failed"),
+    RecordKind.REOPEN: ("reopen", "ok"),
+    RecordKind.ROLL_BACK: ("roll_back", "ok"),
+    RecordKind.MARK: ("marker", "ok"),
+}
+_VALUED = frozenset((RecordKind.STEP_OK, RecordKind.SIGNAL, RecordKind.CHILD_OK, RecordKind.CANCEL))
+
+
+def record_event(record: Record, codec: Codec, voided: frozenset[int]) -> Event:
+    kind, outcome = _KINDS[record.kind]
+    failed = outcome != "ok" and bool(record.value)
+    return Event(
+        path=record.path,
+        name=record.name,
+        kind=kind,
+        outcome=outcome,
+        attempt=record.attempt,
+        started_at=moment(record.started),
+        ended_at=moment(record.at),
+        value=decoded(record.value, codec) if record.kind in _VALUED else None,
+        error=codec.decode_error(record.value) if failed else None,
+        voided=record.seq in voided,
+    )
+
+
+def open_event(op: contract.OpenOp, codec: Codec) -> Event:
+    return Event(
+        path=op.path,
+        name=op.name,
+        kind=op.kind,
+        outcome="open",
+        attempt=op.attempt + 1,
+        started_at=None,
+        ended_at=None,
+        value=op.value.decode() if op.kind in ("child", "remote") else None,
+        error=codec.decode_error(op.value) if op.kind == "retry" and op.value else None,
+        due_at=moment(op.due),
+    )
+
+
+def history_of(found: contract.History, codec: Codec) -> History:
+    voided = frozenset(
+        seq
+        for record in found.journal
+        if record.kind == RecordKind.REOPEN
+        for seq in voided_by(record)
+    )
+    return History(
+        run=run_info(found.run, codec),
+        events=(
+            *(record_event(record, codec, voided) for record in found.journal),
+            *(open_event(op, codec) for op in found.open_ops),
+        ),
+        undelivered=tuple(
+            (contract.InboxKind(row.kind).name.lower(), row.name) for row in found.inbox
+        ),
+        audit=tuple(
+            Audit(datetime.fromtimestamp(row.at, UTC), row.action, row.actor, row.reason)
+            for row in found.audit
+        ),
+        children=tuple(run_info(child, codec) for child in found.children),
+    )
+
+
+def voided_by(record: Record) -> list[int]:
+    import msgspec
+
+    return msgspec.msgpack.decode(record.value, type=list[int])

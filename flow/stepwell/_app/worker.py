@@ -1,0 +1,165 @@
+"""A worker as users hold it: around a block, or serving until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from stepwell import _options as check
+from stepwell._app.retention import keep_pruned
+from stepwell._app.shutdown import StopRequests
+from stepwell_queue.errors import StepwellError
+from stepwell_runtime.definitions import Definition, Seconds
+
+if TYPE_CHECKING:
+    from stepwell._app.app import Stepwell
+    from stepwell_queue.contract import Identity
+    from stepwell_runtime import worker as runtime
+
+_log = logging.getLogger("stepwell")
+SWITCH_INTERVAL = 0.0005
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    queues: tuple[str, ...]
+    concurrency: int
+    step_concurrency: int | None
+    threads: int
+    cache: int
+    grace: float
+    name: str | None
+
+
+def worker_options(
+    *,
+    queues: Sequence[str] = ("default",),
+    concurrency: int = 100,
+    step_concurrency: int | None = None,
+    threads: int = 32,
+    cache: int = 1000,
+    grace: Seconds = 10.0,
+    name: str | None = None,
+) -> WorkerOptions:
+    """Check the settings of a worker."""
+    if isinstance(queues, str):
+        raise TypeError(f"queues= takes a list of names: write queues=[{queues!r}]")
+    if not queues:
+        raise ValueError("queues= must name at least one queue")
+    for queue in queues:
+        if check.text(queue, "queues") is None:
+            raise TypeError("queues= takes names, not None")
+    check.whole(concurrency, "concurrency", 1, 100_000)
+    check.whole(step_concurrency, "step_concurrency", 1, 100_000)
+    check.whole(threads, "threads", 1, 10_000)
+    check.whole(cache, "cache", 0)
+    check.text(name, "name")
+    limit = check.span(grace, "grace")
+    if limit is None:
+        raise TypeError("grace= takes seconds; 0 = do not wait for running steps")
+    return WorkerOptions(
+        tuple(dict.fromkeys(queues)), concurrency, step_concurrency, threads, cache, limit, name
+    )
+
+
+class Worker:
+    """Executes runs of an app's store."""
+
+    def __init__(
+        self,
+        app: Stepwell,
+        options: WorkerOptions,
+        serving: dict[Identity, Definition] | None = None,
+    ) -> None:
+        self._app, self._options, self._serving = app, options, serving
+        self._worker: runtime.Worker | None = None
+        self._pruning: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._worker is not None:
+            raise StepwellError("this worker is running already: make another with app.worker()")
+        app, options = self._app, self._options
+        lifespan = app.settings.lifespan
+        from stepwell_runtime.worker import WorkerSettings
+
+        settings = WorkerSettings(
+            definitions=app.definitions() if self._serving is None else self._serving,
+            queues=options.queues,
+            concurrency=options.concurrency,
+            step_concurrency=options.step_concurrency,
+            threads=options.threads,
+            lifespan=None if lifespan is None else functools.partial(lifespan, app),
+            cache=options.cache,
+            grace=options.grace,
+            name=options.name or f"{platform.node()}:{os.getpid()}",
+        )
+        worker = app.engine.worker(settings)
+        await worker.start()
+        app.engine.attach(worker)
+        self._worker = worker
+        if app.settings.retention is not None:
+            self._pruning = asyncio.create_task(keep_pruned(app, app.settings.retention))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        worker = self._running
+        self._app.engine.detach(worker)
+        if self._pruning is not None:
+            self._pruning.cancel()
+            await asyncio.wait([self._pruning])
+            self._pruning = None
+        try:
+            await worker.stop()
+        finally:
+            self._worker = None
+
+    @property
+    def _running(self) -> runtime.Worker:
+        if self._worker is None:
+            raise StepwellError("the worker is not running: use it inside `async with worker:`")
+        return self._worker
+
+    async def drain(self) -> None:
+        """Wait until no work of its queues is ready or running; what waits stays parked."""
+        await self._running.drain()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then stop within `grace`; a second signal stops at once.
+
+        Opens the app if it is not open.
+        """
+        async with AsyncExitStack() as stack:
+            if not self._app.opened:
+                await stack.enter_async_context(self._app)
+            stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+            # A busy loop otherwise makes the store's writer thread wait 5 ms for each hand-over.
+            sys.setswitchinterval(SWITCH_INTERVAL)
+            requests = stack.enter_context(StopRequests())
+            async with self:
+                await requests.first.wait()
+                await self._stop(requests)
+
+    async def _stop(self, requests: StopRequests) -> None:
+        # In this task, as the start was: a lifespan may hold a task group, which needs that.
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as patience:
+                requests.on_second(lambda: patience.reschedule(loop.time()))
+                await self._running.stop()
+        except TimeoutError:
+            _log.warning("told to stop again: running steps are abandoned and will be repeated")
+            await self._running.stop(0.0)

@@ -1,0 +1,155 @@
+"""The methods of an app, for code that blocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar, overload
+
+from stepwell._app.app import Stepwell
+from stepwell._app.views import History, RunInfo, RunStatus
+from stepwell._blocking.handles import BlockingRun
+from stepwell._blocking.waiting import Work, wait_for
+from stepwell._calls import TaskCall, WorkflowCall
+from stepwell._decorated import Task, Workflow
+from stepwell._signals import Signal
+from stepwell_queue.contract import Finding, WorkerInfo
+from stepwell_runtime.definitions import Seconds
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class BlockingCalls:
+    """The methods of an app whose event loop runs in another thread; they block, in any thread."""
+
+    def __init__(self, app: Stepwell, loop: asyncio.AbstractEventLoop) -> None:
+        self._app, self._loop = app, loop
+
+    def do(self, work: Work[T]) -> T:
+        return wait_for(self._app, self._loop, work)
+
+    def start(
+        self,
+        call: WorkflowCall[R],
+        /,
+        *,
+        id: str | None = None,
+        delay: Seconds | None = None,
+        at: datetime | None = None,
+    ) -> BlockingRun[R]:
+        """Start a workflow; see Stepwell.start."""
+        run = self.do(lambda app: app.start(call, id=id, delay=delay, at=at))
+        return BlockingRun(self, run)
+
+    def enqueue(
+        self,
+        call: TaskCall[R],
+        /,
+        *,
+        id: str | None = None,
+        delay: Seconds | None = None,
+        at: datetime | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> BlockingRun[R]:
+        """Enqueue a task; see Stepwell.enqueue."""
+        run = self.do(
+            lambda app: app.enqueue(call, id=id, delay=delay, at=at, queue=queue, priority=priority)
+        )
+        return BlockingRun(self, run)
+
+    def start_many(self, calls: Iterable[WorkflowCall[R]], /) -> list[BlockingRun[R]]:
+        """Start workflows in one transaction, all or none."""
+        given = list(calls)
+        return [BlockingRun(self, run) for run in self.do(lambda app: app.start_many(given))]
+
+    def enqueue_many(self, calls: Iterable[TaskCall[R]], /) -> list[BlockingRun[R]]:
+        """Enqueue tasks in one transaction, all or none."""
+        given = list(calls)
+        return [BlockingRun(self, run) for run in self.do(lambda app: app.enqueue_many(given))]
+
+    def run(
+        self,
+        call: WorkflowCall[R] | TaskCall[R],
+        /,
+        *,
+        id: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> R:
+        """Start a call and execute it here, in the loop's thread; see Stepwell.run."""
+        return self.do(lambda app: app.run(call, id=id, timeout=timeout))
+
+    @overload
+    def get(self, id: str, definition: Workflow[..., R] | Task[..., R], /) -> BlockingRun[R]: ...
+    @overload
+    def get(self, id: str, /) -> BlockingRun[Any]: ...
+    def get(self, id: str, definition: Any = None, /) -> BlockingRun[Any]:
+        """Return the handle of a run; does no I/O, so it does not say whether the run exists."""
+        return BlockingRun(self, self._app.get(id, definition))
+
+    def runs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[RunInfo]:
+        """Return runs, newest first; see Stepwell.runs."""
+        return self.do(
+            lambda app: app.runs(
+                status=status, name=name, queue=queue, parent=parent, after=after, limit=limit
+            )
+        )
+
+    def info(self, id: str, /) -> RunInfo:
+        """Return a run as it stands. Raises RunNotFound."""
+        return self.do(lambda app: app.info(id))
+
+    def history(self, id: str, /) -> History:
+        """Return everything that is known of a run. Raises RunNotFound."""
+        return self.do(lambda app: app.history(id))
+
+    @overload
+    def signal(self, id: str, signal: Signal[T], value: T, /) -> None: ...
+    @overload
+    def signal(self, id: str, signal: str, value: object = None, /) -> None: ...
+    def signal(self, id: str, signal: Signal[Any] | str, value: object = None, /) -> None:
+        """Store a signal for a run; returns once it is durable. Raises RunNotFound, RunEnded."""
+        self.do(lambda app: app.send(id, signal, value))
+
+    def cancel(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Ask a run to cancel; return its status afterwards. Raises RunNotFound."""
+        return self.do(lambda app: app.cancel(id, reason=reason, actor=actor))
+
+    def retry(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Go on from the failed step of a held or failed run. Raises RequestRefused."""
+        return self.do(lambda app: app.retry(id, reason=reason, actor=actor))
+
+    def roll_back(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Let a held run roll back. Raises RequestRefused."""
+        return self.do(lambda app: app.roll_back(id, reason=reason, actor=actor))
+
+    def resume_rollback(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Try the failed undos of an incomplete rollback again. Raises RequestRefused."""
+        return self.do(lambda app: app.resume_rollback(id, reason=reason, actor=actor))
+
+    def resume(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Try a stuck run again, with the code that is there now. Raises RequestRefused."""
+        return self.do(lambda app: app.resume(id, reason=reason, actor=actor))
+
+    def prune(self, *, older_than: Seconds | None = None, keep: int | None = None) -> int:
+        """Delete ended runs and return how many are gone; see Stepwell.prune."""
+        return self.do(lambda app: app.prune(older_than=older_than, keep=keep))
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are registered, and which are alive."""
+        return self.do(lambda app: app.workers())
+
+    def doctor(self) -> list[Finding]:
+        """Check the store for broken invariants; empty = sound."""
+        return self.do(lambda app: app.doctor())
