@@ -14,8 +14,8 @@ from stepwell_runtime.codec._exceptions import (
     store_error,
 )
 from stepwell_runtime.codec._hints import reachable, sole_class
-from stepwell_runtime.codec._plans import Plan, import_plan, plan_or_unreadable
-from stepwell_runtime.codec._read import PlanFor, Reader
+from stepwell_runtime.codec._plans import Plan, import_plan, is_data_class, plan_or_unreadable
+from stepwell_runtime.codec._read import PlanFor, Reader, top_ref
 from stepwell_runtime.codec._refs import plain_ref, short_name, type_name
 from stepwell_runtime.codec._write import write, write_canonical
 from stepwell_runtime.codec.errors import (
@@ -98,7 +98,7 @@ class Codec:
             except MissingClass:
                 if annotation is Any:
                     raise
-                plan_for = _Moved(annotation, self._reader.plan_for)
+                plan_for = _Moved(annotation, self._reader.plan_for, top_ref(data))
                 return Reader(plan_for, trusted=True).decode(data)
         except Exception as error:
             raise _decoding_error(error, where) from error
@@ -167,24 +167,30 @@ class _Allowed:
 
 
 class _Moved:
-    """Finds as ever, and else by the bare name among what the annotation reaches."""
+    """Finds as ever, and else among what the annotation reaches: a moved class by its bare name.
 
-    def __init__(self, annotation: object, plan_for: PlanFor) -> None:
+    A renamed class is found only where it is the value itself: `top` is the reference of that.
+    """
+
+    def __init__(self, annotation: object, plan_for: PlanFor, top: str) -> None:
         self._annotation = annotation
         self._plan_for = plan_for
+        self._top = top
 
     def __call__(self, ref: str) -> Plan:
         try:
-            plan = self._plan_for(ref)
+            return self._plan_for(ref)
         except MissingClass:
-            cls = self._by_name(short_name(ref))
+            cls = self._moved(ref) or self._renamed(ref)
             if cls is None:
                 raise
-            plan = plan_or_unreadable(cls, ref)
-        return plan
+        return plan_or_unreadable(cls, ref)
 
-    def _by_name(self, name: str) -> type | None:
-        for cls in reachable(self._annotation).values():
-            if cls.__qualname__ == name:
-                return cls
-        return sole_class(self._annotation)
+    def _moved(self, ref: str) -> type | None:
+        name = short_name(ref)
+        classes = reachable(self._annotation).values()
+        return next((cls for cls in classes if cls.__qualname__ == name), None)
+
+    def _renamed(self, ref: str) -> type | None:
+        cls = sole_class(self._annotation) if ref == self._top else None
+        return cls if cls is not None and is_data_class(cls) else None

@@ -123,6 +123,13 @@ def make_plan(cls: type) -> Plan | None:
     return plan
 
 
+def is_data_class(cls: type) -> bool:
+    try:
+        return make_plan(cls) is not None
+    except Refused:
+        return False
+
+
 def plan_or_unreadable(cls: type, ref: str) -> Plan:
     try:
         plan = make_plan(cls)

@@ -33,6 +33,14 @@ class Reader:
         return raiser(self, data)
 
 
+def top_ref(data: bytes) -> str:
+    """The class reference of the value itself, "" when it is none of a class."""
+    outer = msgspec.msgpack.decode(data)
+    if not isinstance(outer, msgspec.msgpack.Ext) or outer.code not in (tags.OBJECT, tags.ENUM):
+        return ""
+    return str(msgspec.msgpack.decode(outer.data)[0])
+
+
 def _raise_tuple(reader: Reader, data: memoryview) -> Any:
     return tuple(reader.decode(data))
 

@@ -1,0 +1,120 @@
+"""Data from clients: nothing is imported, and only classes that the receiver named are built."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import Annotated, Any, NewType, Optional, TypedDict, Union
+
+import msgspec
+import pytest
+
+from stepwell_runtime.codec import Codec, DecodingError
+from tests.codec.conftest import Deploy
+from tests.codec.kinds import (
+    Colour,
+    CountingModel,
+    Item,
+    Level,
+    Model,
+    Order,
+    Point,
+    Row,
+    Struct,
+)
+from tests.codec.zoo import CONTAINERS, DATES, PATHS, PLAIN
+
+
+class Wish(TypedDict):
+    item: Item
+
+
+Alias = NewType("Alias", Item)
+
+
+def send(codec: Codec, value: Any, annotation: object = Any) -> Any:
+    return codec.decode(codec.encode(value, "client"), annotation, trusted=False)
+
+
+@pytest.mark.parametrize("value", [*PLAIN, *DATES, *PATHS, *CONTAINERS], ids=type)
+def test_values_without_classes_of_users_need_no_annotation(value: Any, codec: Codec) -> None:
+    assert repr(send(codec, value)) == repr(value)
+
+
+@pytest.mark.parametrize("value", [Item("a"), Colour.RED, Model(a=1), Struct(1), Row(1), Point(1)])
+def test_a_class_that_nobody_named_is_refused(value: Any, codec: Codec) -> None:
+    for annotation in (Any, int, list[str], object):
+        with pytest.raises(DecodingError, match="registered"):
+            send(codec, value, annotation)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (Item("a"), Item),
+        (Item("a"), Item | None),
+        (Item("a"), Optional[Item]),  # noqa: UP045 - the old spelling is what is tested
+        (Item("a"), Union[int, Item]),  # noqa: UP007 - as above
+        (Item("a"), Annotated[Item, "note"]),
+        (Item("a"), Annotated[Item, ["unhashable"]]),
+        (Item("a"), Alias),
+        ([Item("a")], list[Item]),
+        ((Item("a"), 1), tuple[Item, int]),
+        ({"a": [Item("a")]}, dict[str, list[Item]]),
+        (deque([Item("a")]), deque[Item]),
+        ({"item": Item("a")}, Wish),
+        (Order(1, items=[Item("a")], level=Level.HIGH), Order),
+        (Model(a=1, items=[Item("x")], colour=Colour.BLUE), Model),
+        (Struct(1), Struct),
+        (Row(1), Row),
+        (Colour.BLUE, Colour),
+    ],
+)
+def test_classes_that_the_annotation_reaches_are_built(
+    value: Any, annotation: object, codec: Codec
+) -> None:
+    for _ in range(2):
+        assert send(codec, value, annotation) == value
+
+
+def test_registered_classes_are_built(codec: Codec) -> None:
+    assert codec.register(Item) is Item
+    assert send(codec, [Item("a")]) == [Item("a")]
+    with pytest.raises(DecodingError):
+        send(codec, [Item("a"), Point(1)])
+
+
+def test_a_module_is_never_imported(codec: Codec, deploy: Deploy) -> None:
+    module = deploy("bomb", "@dataclass\nclass M:\n    a: int\n")
+    data = codec.encode(module.M(1), "client")
+    del sys.modules["bomb"]
+    with pytest.raises(DecodingError):
+        codec.decode(data, trusted=False)
+    with pytest.raises(DecodingError):
+        codec.decode(data, Item, trusted=False)
+    assert "bomb" not in sys.modules
+
+
+def test_a_model_from_outside_is_validated(codec: Codec) -> None:
+    forged = Model.model_construct(a="not an int")
+    with pytest.raises(DecodingError, match="valid integer"):
+        send(codec, forged, Model)
+    assert codec.decode(codec.encode(forged, "journal")).a == "not an int"
+    assert send(codec, CountingModel(n=1), CountingModel).n == 3
+
+
+def test_a_method_cannot_be_replaced_from_outside(codec: Codec, deploy: Deploy) -> None:
+    module = deploy(
+        "app",
+        "@dataclass\nclass M:\n    a: int\n    def check(self): return False\n",
+    )
+    forged = module.M(1)
+    forged.check = "data"
+    with pytest.raises(DecodingError, match="may not set 'check'"):
+        send(codec, forged, module.M)
+
+
+def test_a_factory_from_outside_is_one_of_a_few_types(codec: Codec) -> None:
+    data = msgspec.msgpack.encode(msgspec.msgpack.Ext(21, msgspec.msgpack.encode(["eval", []])))
+    with pytest.raises(DecodingError):
+        codec.decode(data, trusted=False)
