@@ -11,9 +11,15 @@ from blockbuster import BlockBuster
 
 PACKAGES = ("stepwell", "stepwell_runtime", "stepwell_queue")
 
-# Under durability "process" a small batch is committed on the loop thread: that costs less than the
-# hop to another thread would. It is the only SQLite call that may be made there.
-INLINE_COMMIT = ("stepwell_queue/sqlite/group.py", {"_commit_inline"})
+MAY_BLOCK = (
+    # Under durability "process" a small batch is committed on the loop thread, which costs less
+    # than the hop to another thread would. Also its connection is opened there, once.
+    ("stepwell_queue/sqlite/writer.py", {"apply", "__init__"}),
+    # Read from the memory of the kernel, once.
+    ("stepwell_queue/sqlite/machine.py", {"boot_id"}),
+    # What is imported on first use is read from disk there and then.
+    ("<frozen importlib._bootstrap>", {"_find_and_load"}),
+)
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def _blockbuster() -> BlockBuster:
     detector = BlockBuster(PACKAGES)
-    for name, function in detector.functions.items():
-        if name.startswith("sqlite3."):
-            function.can_block_in(*INLINE_COMMIT)
+    for function in detector.functions.values():
+        for filename, names in MAY_BLOCK:
+            function.can_block_in(filename, names)
     return detector
 
 

@@ -1,0 +1,175 @@
+"""Workflows of every kind, and a worker process that runs them until it is killed.
+
+Each execution of a step leaves one line in the effects log: that is what the outside world saw.
+
+usage: flows.py FILE EFFECTS
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+
+import msgspec
+
+from stepwell import (
+    Retry,
+    Signal,
+    Stepwell,
+    compensate,
+    current_step,
+    parallel,
+    sleep,
+    start,
+    step,
+    wait_for_signal,
+    workflow,
+)
+
+SLOTS = 16
+"""Steps that one worker executes at once."""
+
+approved = Signal("approved", str)
+
+
+class Effect(msgspec.Struct, array_like=True):
+    """One execution of a step, as the outside world saw it."""
+
+    run: str
+    path: str
+    what: str
+    attempt: int
+    key: str
+
+
+class _Log:
+    """Append-only; one write a line, so that lines of several processes do not mix."""
+
+    descriptor = -1
+
+    def add(self, what: str) -> int:
+        scope = current_step()
+        effect = Effect(scope.run_id, scope.path, what, scope.attempt, scope.key)
+        os.write(self.descriptor, msgspec.json.encode(effect) + b"\n")
+        return scope.attempt
+
+
+log = _Log()
+
+
+@step
+async def work(what: str) -> str:
+    log.add(what)
+    await asyncio.sleep(0.002)
+    return what
+
+
+@step
+def work_in_thread(what: str) -> str:
+    log.add(what)
+    time.sleep(0.002)
+    return what
+
+
+@step(retry=Retry(attempts=3, delay=0.01, jitter=False))
+async def third_time_lucky(what: str) -> str:
+    if log.add(what) < 3:
+        raise ConnectionError("not yet")
+    return what
+
+
+@step(queue="elsewhere")
+async def work_elsewhere(what: str) -> str:
+    log.add(what)
+    await asyncio.sleep(0.002)
+    return what
+
+
+@step
+async def undo(what: str) -> None:
+    log.add(f"undo {what}")
+    await asyncio.sleep(0.002)
+
+
+@step(compensate=undo)
+async def undoable_work(what: str) -> str:
+    log.add(what)
+    return what
+
+
+class Declined(Exception):
+    pass
+
+
+@workflow
+async def linear(number: int) -> list[str]:
+    return [await work("a"), await work("b"), await work("c")]
+
+
+@workflow
+async def branching(number: int) -> list[str]:
+    async def two() -> str:
+        return await work("b") + await third_time_lucky("c")
+
+    return list(await parallel(work("a"), two(), work_in_thread("d")))
+
+
+@workflow
+async def napping(number: int) -> list[str]:
+    before = await work("a")
+    await sleep(0.03)
+    return [before, await work("b")]
+
+
+@workflow
+async def asking(number: int) -> list[str]:
+    before = await work("a")
+    answer = await wait_for_signal(approved)
+    return [before, answer, await work("b")]
+
+
+@workflow
+async def retrying(number: int) -> list[str]:
+    return [await third_time_lucky("a"), await work("b")]
+
+
+@workflow
+async def remote(number: int) -> list[str]:
+    return [await work("a"), await work_elsewhere("b"), await work("c")]
+
+
+@workflow
+async def parent(number: int) -> list[str]:
+    detached = await start(napping(number))
+    return [*await linear(number), *await detached.result(), await work("a")]
+
+
+@workflow
+async def failing(number: int) -> None:
+    await undoable_work("a")
+    compensate(undo("b"))
+    await work("b")
+    await undoable_work("c")
+    raise Declined(number)
+
+
+@workflow
+async def withdrawn(number: int) -> None:
+    await undoable_work("a")
+    await undoable_work("b")
+    await wait_for_signal(approved)
+
+
+async def serve(file: str, effects: str) -> None:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    log.descriptor = os.open(effects, flags, 0o600)
+    async with Stepwell(file) as app:
+        await app.worker(
+            queues=["default", "elsewhere"], concurrency=64, step_concurrency=SLOTS
+        ).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], sys.argv[2]))
