@@ -9,10 +9,12 @@ from typing import Any, Final
 from stepwell_queue.contract import (
     AnyVerb,
     Append,
+    Ask,
     CancelRun,
     Claim,
     Finish,
     Park,
+    Prune,
     Reschedule,
     SendSignal,
     Settle,
@@ -20,7 +22,14 @@ from stepwell_queue.contract import (
     StartMany,
 )
 from stepwell_queue.errors import StepwellError
-from stepwell_queue.sqlite import verbs_claim, verbs_client, verbs_run, verbs_start, verbs_worker
+from stepwell_queue.sqlite import (
+    verbs_claim,
+    verbs_client,
+    verbs_prune,
+    verbs_run,
+    verbs_start,
+    verbs_worker,
+)
 from stepwell_queue.sqlite.tx import Context, Effects, Tx
 
 _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
@@ -34,9 +43,12 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     Claim: verbs_claim.claim,
     SendSignal: verbs_client.send_signal,
     CancelRun: verbs_client.cancel_run,
+    Ask: verbs_client.ask,
+    Prune: verbs_prune.prune,
     verbs_worker.Register: verbs_worker.register,
     verbs_worker.Release: verbs_worker.release,
     verbs_worker.Promote: verbs_worker.promote,
+    verbs_worker.Sweep: verbs_worker.sweep,
 }
 
 # These are about the store or the transaction, not about one verb's content.

@@ -22,8 +22,8 @@ from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.apply import Busy, Outage
 from stepwell_queue.sqlite.check import weigh
 from stepwell_queue.sqlite.tx import Context, Effects
-from stepwell_queue.sqlite.verbs_worker import Promote, Release
-from stepwell_queue.sqlite.writer import Writer
+from stepwell_queue.sqlite.verbs_worker import Promote, Release, Sweep
+from stepwell_queue.sqlite.writer import Applied, Writer
 
 _log = logging.getLogger("stepwell.store")
 
@@ -35,7 +35,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 _INLINE_ROWS: Final = 512
 _INLINE_BYTES: Final = 1024 * 1024
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
-_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release))
+_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release, Sweep))
 
 
 class GroupCommit:
@@ -48,7 +48,7 @@ class GroupCommit:
         *,
         inline: bool,
         before: Callable[[Effects], None],
-        after: Callable[[Effects], None],
+        after: Callable[[Effects, int], None],
         pause: Callable[[Callable[[], None]], bool],
     ) -> None:
         """`before` and `after` frame the callbacks of a batch; `pause` may take the writer for a checkpoint."""
@@ -94,18 +94,24 @@ class GroupCommit:
             and size <= _INLINE_BYTES
             and not self._delay
         ):
-            try:
-                results, effects = self._writer.apply(verbs)
-            except Busy:
-                pass
-            except Outage as outage:
-                self._failed(batch, outage)
-                return
-            else:
-                self._committed(batch, results, effects)
+            outcome = self._commit_inline(verbs)
+            if outcome is not None:
+                self._ended(batch, outcome)
                 return
         self._busy = True
         self._writer.call(lambda: self._on_thread(batch, verbs))
+
+    def _commit_inline(self, verbs: list[AnyVerb]) -> Applied | Outage | None:
+        """Commit on the loop thread; None if another connection is writing.
+
+        It costs less than a thread hop. This is the one place where the loop may block.
+        """
+        try:
+            return self._writer.apply(verbs)
+        except Busy:
+            return None
+        except Outage as outage:
+            return outage
 
     def _next_batch(self) -> tuple[list[Entry], int, int]:
         waiting, size = self._open, self._bytes
@@ -125,7 +131,7 @@ class GroupCommit:
         return batch, size, rows
 
     def _on_thread(self, batch: list[Entry], verbs: list[AnyVerb]) -> None:
-        outcome: tuple[list[Any], Effects] | BaseException
+        outcome: Applied | BaseException
         try:
             outcome = self._writer.apply_waiting(verbs)
         except BaseException as error:
@@ -135,10 +141,11 @@ class GroupCommit:
         except RuntimeError:
             pass  # the loop was closed under an open store: nobody is left to be told
 
-    def _returned(
-        self, batch: list[Entry], outcome: tuple[list[Any], Effects] | BaseException
-    ) -> None:
+    def _returned(self, batch: list[Entry], outcome: Applied | BaseException) -> None:
         self._busy = False
+        self._ended(batch, outcome)
+
+    def _ended(self, batch: list[Entry], outcome: Applied | BaseException) -> None:
         if isinstance(outcome, BaseException):
             self._failed(batch, outcome)
         else:
@@ -159,7 +166,7 @@ class GroupCommit:
                 done(result)
             except Exception:
                 _log.exception("the callback of %s failed", type(verb).__name__)
-        self._after(effects)
+        self._after(effects, len(results))
         self._go_on()
 
     def _go_on(self) -> None:

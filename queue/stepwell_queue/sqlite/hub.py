@@ -10,6 +10,7 @@ from stepwell_queue.clock import Timer
 from stepwell_queue.contract import InboxRow, RunInfo, Status
 from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.reads import Reads
+from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState
 
 _RESTING = (Status.HELD, Status.STUCK)
@@ -19,8 +20,8 @@ class Hub:
     """Turns the effects of a batch into calls of sessions and waiters."""
 
     def __init__(self, context: Context, reads: Reads, promote: Callable[[], None]) -> None:
-        self._context, self._reads, self._promote = context, reads, promote
-        self.held: dict[int, str] = {}
+        self._context, self._reads, self.promote = context, reads, promote
+        self.held: dict[int, tuple[str, int]] = {}  # run -> id, worker
         self._held_ids: dict[str, int] = {}
         self._watched: dict[int, list[asyncio.Future[RunInfo]]] = {}
         context.watched = self._watched
@@ -32,14 +33,17 @@ class Hub:
 
     def before(self, effects: Effects) -> None:
         """What must be known before the callbacks of the batch run."""
-        for run, id in effects.moves:
+        for run, id, worker in effects.moves:
             if id is not None:
-                self.held[run] = id
+                self.held[run] = (id, worker)
                 self._held_ids[id] = run
             else:
-                gone = self.held.pop(run, None)
-                if gone is not None:
-                    self._held_ids.pop(gone, None)
+                self._let_go(run)
+
+    def _let_go(self, run: int) -> None:
+        gone = self.held.pop(run, None)
+        if gone is not None:
+            self._held_ids.pop(gone[0], None)
 
     def after(self, effects: Effects) -> None:
         """What the callbacks should hear of after their own results."""
@@ -78,7 +82,7 @@ class Hub:
     def _fire(self) -> None:
         self._timer = None
         if self._context.sessions:
-            self._promote()
+            self.promote()
 
     def disarm(self) -> None:
         if self._timer is not None:
@@ -156,12 +160,30 @@ class Hub:
             if not self._looking:
                 self._ended_meanwhile.clear()
 
-    def lost(self, session: SessionState, runs: list[int]) -> None:
-        for run in runs:
-            gone = self.held.pop(run, None)
-            if gone is not None:
-                self._held_ids.pop(gone, None)
-        session.events.on_lost(runs)
+    @property
+    def watching(self) -> bool:
+        return bool(self._watched)
+
+    def wake_all(self) -> None:
+        for session in list(self._context.sessions.values()):
+            session.events.on_ready()
+
+    async def read_inboxes(self) -> None:
+        """Tell the sessions here what other processes put into the inboxes of their runs."""
+        for session in list(self._context.sessions.values()):
+            rows = await self._reads.rows(SQL["told_to"], (session.worker,))
+            if rows:
+                session.events.on_inbox([InboxRow(*row) for row in rows])
+
+    async def find_lost(self, session: SessionState) -> None:
+        """Somebody handed over what this session held: tell it what."""
+        before = {run for run, (_, worker) in self.held.items() if worker == session.worker}
+        rows = await self._reads.rows(SQL["still_held"], (session.worker,))
+        lost = sorted(before.difference(run for (run,) in rows) & self.held.keys())
+        for run in lost:
+            self._let_go(run)
+        if lost:
+            session.events.on_lost(lost)
 
     async def close(self) -> None:
         """Fail whoever still waits."""

@@ -36,7 +36,7 @@ _MAX_PAGE: Final = 10_000
 class Reads:
     """One aiosqlite connection, opened on first use."""
 
-    def __init__(self, path: Path, alive: Callable[[str, str, float], bool]) -> None:
+    def __init__(self, path: Path, alive: Callable[[str, str], bool]) -> None:
         self._path, self._alive = path, alive
         self._opening: Any = None
         self._db: aiosqlite.Connection | None = None
@@ -81,7 +81,7 @@ class Reads:
         return {
             Target(queue, name.kind, name.name, name.version)
             for row in await self.rows(SQL["all_workers"])
-            if self._alive(row[7], row[8], row[9])
+            if self._alive(row[7], row[8])
             for queue in _strings(row[5])
             for name in _identities(row[6])
         }
@@ -90,7 +90,7 @@ class Reads:
         return [
             WorkerInfo(
                 row[0], row[1], row[2], row[3], row[4], _strings(row[5]),
-                [name.name for name in _identities(row[6])], self._alive(row[7], row[8], row[9]),
+                [name.name for name in _identities(row[6])], self._alive(row[7], row[8]),
                 row[10],
             )
             for row in await self.rows(SQL["all_workers"])

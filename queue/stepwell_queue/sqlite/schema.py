@@ -8,30 +8,38 @@ from pathlib import Path
 from typing import Final
 
 from stepwell_queue.errors import StoreRefused
+from stepwell_queue.sqlite.connection import Durability, connect
 
 APPLICATION_ID: Final = 0x53574C31  # "SWL1"
-_OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
+_OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
+_PATIENCE: Final = 30.0  # seconds to wait for another process that migrates
 
 
 def migrations() -> list[str]:
     """The scripts, in order; the n-th brings a file to version n."""
-    folder = resources.files(__package__).joinpath("migrations")
+    folder = resources.files("stepwell_queue.sqlite").joinpath("migrations")
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     return [file.read_text("utf-8") for file in files]
 
 
-def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Check that the file can be used, and migrate it. Raises StoreRefused."""
+def prepare(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Open the file, check that it can be used, and migrate it. Raises StoreRefused."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise StoreRefused(
             f"SQLite {sqlite3.sqlite_version} is too old: Stepwell needs 3.37 or newer"
         )
     try:
-        _check_owner(db, path)
-        _write_ahead(db, path)
-        _migrate(db, path)
+        db = connect(path, durability, wait=_PATIENCE)
+        try:
+            _check_owner(db, path)
+            _write_ahead(db, path)
+            _migrate(db, path)
+        except BaseException:
+            db.close()
+            raise
     except sqlite3.DatabaseError as error:
         raise StoreRefused(_explain(error, path)) from error
+    return db
 
 
 def _check_owner(db: sqlite3.Connection, path: Path) -> int:

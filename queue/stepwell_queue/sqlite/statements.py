@@ -9,7 +9,7 @@ from typing import Final
 def _blocks() -> dict[str, str]:
     blocks: dict[str, str] = {}
     for file in sorted(
-        resources.files(__package__).joinpath("sql").iterdir(), key=lambda f: f.name
+        resources.files("stepwell_queue.sqlite").joinpath("sql").iterdir(), key=lambda f: f.name
     ):
         if not file.name.endswith(".sql"):
             continue

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
@@ -20,157 +23,251 @@ from stepwell_queue.contract import (
     WorkerInfo,
 )
 from stepwell_queue.errors import StoreUnavailable
-from stepwell_queue.sqlite.connection import Durability, connect
+from stepwell_queue.sqlite import forks
+from stepwell_queue.sqlite.beat import Beat
+from stepwell_queue.sqlite.checkpoint import Checkpointer
+from stepwell_queue.sqlite.connection import Connect, Durability, connect
+from stepwell_queue.sqlite.doctor import examine
 from stepwell_queue.sqlite.group import GroupCommit
 from stepwell_queue.sqlite.hub import Hub
 from stepwell_queue.sqlite.machine import boot_id
+from stepwell_queue.sqlite.neighbours import Neighbours
+from stepwell_queue.sqlite.presence import Presence, folder_of, is_held
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.schema import prepare
+from stepwell_queue.sqlite.session import SqliteSession
 from stepwell_queue.sqlite.turn import Turn
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState, Target
-from stepwell_queue.sqlite.verbs_worker import Promote, Register, Release
+from stepwell_queue.sqlite.verbs_worker import Promote, Register, Release, Sweep, worker_row
 from stepwell_queue.sqlite.writer import Writer
 
 R = TypeVar("R")
+_BEAT_WAIT = 5.0  # seconds that a beat waits for the write lock
 
 
-class SqliteSession:
-    """A registered worker of this process."""
+class _Files(NamedTuple):
+    """What is opened off the loop."""
 
-    def __init__(self, store: SqliteStore, worker: int) -> None:
-        self._store, self._worker = store, worker
-        self._closed = False
-
-    @property
-    def worker(self) -> int:
-        return self._worker
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._store.end_session(self._worker)
+    presence: Presence
+    turn: Turn
+    context: Context
+    writer: Writer
 
 
 class SqliteStore:
     """Implements `Store` on one file."""
 
-    def __init__(
-        self, path: Path, durability: Durability, clock: Clock, ids: Ids, lease: float
-    ) -> None:
-        self._path, self._ids = path, ids
-        self._context = Context(clock, boot_id(), f"{ids.nonce():016x}", lease)
-        self._turn = Turn(Path(f"{path}-turn"))
-        self._writer = Writer(lambda: connect(path, durability), self._context, self._turn)
+    def __init__(self, path: Path, durability: Durability, files: _Files) -> None:
+        self._presence, self._turn, self._context, self._writer = files
+        self._loop = asyncio.get_running_loop()
+        # not the loop's own pool: user code may fill that, and a dead worker would wait
+        self._executor = ThreadPoolExecutor(1, "stepwell-store")
         self._reads = Reads(path, self._is_alive)
-        self._hub = Hub(self._context, self._reads, self._promote)
+        self._hub = Hub(self._context, self._reads, lambda: self._push(Promote()))
+        self._neighbours = Neighbours(
+            self._context,
+            self._presence,
+            self._reads,
+            self._hub,
+            self._executor,
+            lambda dead: self._push(Sweep(dead)),
+        )
+        self._beat = Beat(
+            lambda: connect(path, "process", wait=_BEAT_WAIT),
+            self._context,
+            self._hub.held,
+            self._on_swept,
+        )
+        self._checkpointer = Checkpointer(
+            lambda wait: connect(path, durability, wait=wait), self._executor
+        )
         self._group = GroupCommit(
             self._writer,
             self._context,
             inline=durability == "process",
-            before=self._hub.before,
+            before=self._before,
             after=self._after,
-            pause=lambda resume: False,
+            pause=self._checkpointer.pause,
         )
-        self.submit = self._group.submit
+        self.submit: Callable[..., None] = self._group.submit
         self._closed = False
+        self._forked = False
+        forks.watch(self)
 
-    def _after(self, effects: Effects) -> None:
+    async def join(self) -> None:
+        await self._neighbours.join()
+
+    def _before(self, effects: Effects) -> None:
+        if effects.moves:
+            self._hub.before(effects)
+            if self._hub.held and not self._beat.active:
+                self._beat.wake()
+
+    def _after(self, effects: Effects, verbs: int) -> None:
         self._hub.after(effects)
+        if not self._context.alone:
+            self._neighbours.tell(effects)
+        self._checkpointer.note(verbs)
 
-    def _promote(self) -> None:
-        self._push(Promote(), lambda result: None)
+    def _push(self, verb: AnyVerb) -> None:
+        if not self._closed:
+            self._group.push(verb, lambda result: None)
 
-    def _push(self, verb: AnyVerb, done: Callable[[Any], None]) -> None:
-        try:
-            self._group.push(verb, done)
-        except StoreUnavailable as closed:
-            done(closed)
+    def _on_swept(self, session: SessionState) -> None:
+        self._loop.call_soon_threadsafe(
+            lambda: self._hub.spawn(self._hub.find_lost(session)),
+        )
 
-    def _is_alive(self, token: str, boot: str, until: float) -> bool:
-        return token == self._context.token
+    def _is_alive(self, token: str, boot: str) -> bool:
+        if token == self._context.token:
+            return True
+        return boot == self._context.boot and is_held(token) is not False
 
     async def do(self, verb: Verb[R]) -> R:
         return await self._answer(verb, self.submit)
 
-    async def _answer(
-        self, verb: Verb[R], submit: Callable[[AnyVerb, Callable[[Any], None]], None]
-    ) -> R:
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-        def done(result: Any) -> None:
-            if answer.done():
-                return
-            if isinstance(result, Exception):
-                answer.set_exception(result)
-            else:
-                answer.set_result(cast("R", result))
-
-        submit(verb, done)
+    async def _answer(self, verb: Verb[R], submit: Callable[..., None]) -> R:
+        answer: asyncio.Future[R] = self._loop.create_future()
+        submit(verb, partial(_settle, answer))
         return await answer
 
     async def open_session(self, hello: Hello, events: SessionEvents) -> SqliteSession:
+        self._check_open()
         targets = frozenset(
             Target(queue, name.kind, name.name, name.version)
             for queue in hello.queues
             for name in hello.serves
         )
-        worker = await self._answer(Register(hello), self._group.push)
-        self._context.sessions[worker] = SessionState(worker, targets, events)
+        await self._neighbours.refresh()
+        await self._answer(Sweep(frozenset()), self._group.push)
+        row = worker_row(hello, self._context)
+        worker = await self._answer(Register(row), self._group.push)
+        self._context.sessions[worker] = SessionState(worker, row, targets, events)
         if self._context.next_due != float("inf"):
             self._hub.arm(self._context.next_due)
-        return SqliteSession(self, worker)
+        return SqliteSession(worker, self._end_session)
 
-    async def end_session(self, worker: int) -> None:
-        self._context.sessions.pop(worker, None)
+    async def _end_session(self, worker: int) -> None:
+        if self._context.sessions.pop(worker, None) is None or self._closed:
+            return
+        await self._answer(Release(worker), self._group.push)
         if not self._context.sessions:
             self._hub.disarm()
-        if not self._closed:
-            await self._answer(Release(worker), self._group.push)
 
     async def info(self, id: str) -> RunInfo | None:
+        self._check_open()
         return await self._reads.info(id)
 
     async def wait_ended(self, id: str) -> RunInfo:
+        self._check_open()
         return await self._hub.wait_ended(id)
 
     async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
+        self._check_open()
         return await self._reads.list_runs(filter)
 
     async def history(self, id: str) -> History | None:
+        self._check_open()
         return await self._reads.history(id)
 
     async def workers(self) -> list[WorkerInfo]:
+        self._check_open()
         return await self._reads.workers()
 
     async def doctor(self) -> list[Finding]:
-        raise NotImplementedError
+        self._check_open()
+        return await examine(self._reads)
+
+    def _check_open(self) -> None:
+        if self._forked:
+            raise StoreUnavailable(_FORKED)
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
 
     async def close(self) -> None:
-        if self._closed:
+        """Commit what was submitted, then close. Verbs submitted later are refused."""
+        if self._closed or self._forked:
             return
+        for worker in list(self._context.sessions):
+            await self._end_session(worker)
         self._closed = True
         await self._group.close()
+        self._neighbours.close()
         await self._hub.close()
+        await self._checkpointer.close()
         await self._reads.close()
-        await asyncio.to_thread(self._writer.stop)
+        await self._loop.run_in_executor(self._executor, self._close_files)
+        self._executor.shutdown(wait=False)
+        forks.forget(self)
+
+    def _close_files(self) -> None:
+        self._beat.stop()
+        self._writer.stop()
+        self._turn.close()
+        self._presence.unregister()
+
+    def after_fork(self) -> None:
+        self._forked = True
+        self.submit = _refuse_in_child
+        self._group.push = _refuse_in_child
+        self._presence.let_go()
+        self._neighbours.let_go()
         self._turn.close()
 
 
-def _create(path: Path, durability: Durability) -> None:
-    turn = Turn(Path(f"{path}-turn"))
+_FORKED = (
+    "this store was opened before the process forked, and a database cannot be used across a fork: "
+    "open a store of its own in the child"
+)
+
+
+def _refuse_in_child(*arguments: object) -> None:
+    raise StoreUnavailable(_FORKED)
+
+
+def _settle(answer: asyncio.Future[R], result: object) -> None:
+    if answer.done():
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(cast("R", result))
+
+
+def _open_files(
+    path: Path, durability: Durability, clock: Clock, ids: Ids, lease: float, factory: Connect
+) -> _Files:
+    turn = Turn(path)
+    presence: Presence | None = None
     try:
         with turn.taken(True):
-            db = connect(path, durability, wait=30.0)
+            first = prepare(path, durability)
             try:
-                prepare(db, path)
+                presence = Presence(folder_of(path), ids.nonce())
+                presence.register()
+                context = Context(clock, boot_id(), presence.token, lease)
+                writer = Writer(partial(connect, path, durability, factory=factory), context, turn)
             finally:
-                db.close()
-    finally:
+                first.close()
+    except BaseException:
+        if presence is not None:
+            presence.unregister()
         turn.close()
+        raise
+    return _Files(presence, turn, context, writer)
 
 
 async def open_sqlite(
-    path: Path, *, durability: Durability, clock: Clock, ids: Ids, lease: float
+    path: Path,
+    *,
+    durability: Durability,
+    clock: Clock,
+    ids: Ids,
+    lease: float,
+    factory: Connect = sqlite3.connect,
 ) -> SqliteStore:
-    await asyncio.to_thread(_create, path, durability)
-    return SqliteStore(path, durability, clock, ids, lease)
+    """`factory` makes the writing connection; a test may put a faulty one here."""
+    files = await asyncio.to_thread(_open_files, path, durability, clock, ids, lease, factory)
+    store = SqliteStore(path, durability, files)
+    await store.join()
+    return store

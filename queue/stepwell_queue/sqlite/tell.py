@@ -8,7 +8,7 @@ from stepwell_queue.sqlite.tx import Tx
 
 _TELL, _WAKE, _WAKE_DELAYED = SQL["tell"], SQL["wake"], SQL["wake_delayed"]
 _WHERE, _ADDRESS, _JOBS = SQL["where_held"], SQL["address"], SQL["unended_jobs"]
-_CANCEL = SQL["cancel_unclaimed"]
+_CANCEL, _CHILD_OF, _STANDING = SQL["cancel_unclaimed"], SQL["child_of"], SQL["parent_of"]
 
 
 def tell(
@@ -29,28 +29,26 @@ def tell(
     row = InboxRow(tx.cursor.lastrowid or 0, run, kind, uid, name, path, status, value, at)
     woken = tx.execute(_WAKE, (tx.now, run)).fetchall()
     if not woken and kind == InboxKind.CANCEL:
+        # a task that waits for its next attempt is cancelled now, not then
         woken = tx.execute(_WAKE_DELAYED, (tx.now, run)).fetchall()
     if woken:
         tx.made_ready(*woken[0])
         return
-    stands = tx.one(_WHERE, (run,))
-    if stands[0] == Status.RUNNING:
-        tx.effects.told.append((stands[1], row))
+    status_now, worker = tx.one(_WHERE, (run,))
+    if status_now == Status.RUNNING:
+        tx.effects.told.append((worker, row))
 
 
 def child_ended(tx: Tx, child: int, parent: int, status: int, value: bytes, at: float) -> None:
-    row = tx.one(SQL["child_of"], (child, parent))
+    row = tx.one(_CHILD_OF, (child, parent))
     if row is not None:
         id, path = row
         tell(tx, parent, InboxKind.CHILD_ENDED, id, id, path, status, value, at)
 
 
-def cancel(tx: Tx, id: str, uid: str, reason: bytes, at: float) -> int | None:
-    """Cancel at once what was never claimed, else tell it; the status afterwards, None if there is no such run."""
-    found = tx.one(_ADDRESS, (id,))
-    if found is None:
-        return None
-    run, status, _, fence, _, parent = found[:6]
+def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
+    """End at once what was never claimed, else tell it; answers the status afterwards."""
+    status, fence, parent = tx.one(_STANDING, (run,))
     if status >= Status.COMPLETED:
         return int(status)
     if fence == 0:
@@ -67,10 +65,10 @@ def cancel(tx: Tx, id: str, uid: str, reason: bytes, at: float) -> int | None:
 def cancel_child(tx: Tx, parent: int, id: str) -> None:
     found = tx.one(_ADDRESS, (id,))
     if found is not None and found[5] == parent:
-        cancel(tx, id, f"parent-{parent}", b"", tx.now)
+        cancel(tx, found[0], f"parent-{parent}", b"", tx.now)
 
 
 def cancel_jobs_of(tx: Tx, parent: int) -> None:
     """Withdraw the node jobs of a run that has ended: nobody waits for them any more."""
-    for (id,) in tx.execute(_JOBS, (parent,)).fetchall():
-        cancel(tx, id, f"parent-{parent}", b"", tx.now)
+    for (run,) in tx.execute(_JOBS, (parent,)).fetchall():
+        cancel(tx, run, f"parent-{parent}", b"", tx.now)

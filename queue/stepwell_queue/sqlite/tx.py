@@ -27,8 +27,10 @@ class Target(NamedTuple):
 class SessionState:
     """What the store remembers of a registered worker."""
 
-    def __init__(self, worker: int, targets: frozenset[Target], events: SessionEvents) -> None:
-        self.worker, self.targets, self.events = worker, targets, events
+    def __init__(
+        self, worker: int, row: tuple[Any, ...], targets: frozenset[Target], events: SessionEvents
+    ) -> None:
+        self.worker, self.row, self.targets, self.events = worker, row, targets, events
         self.seeks = tuple((t.queue, t.name, t.version, t.kind) for t in sorted(targets))
         self.claim_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek"], len(self.seeks)))
         self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(self.seeks)))
@@ -70,9 +72,8 @@ class Effects:
         self.told: list[tuple[int, InboxRow]] = []
         self.rested: list[int] = []  # ended, held or stuck
         self.infos: dict[int, RunInfo] = {}
-        self.moves: list[
-            tuple[int, str | None]
-        ] = []  # in order: (run, id) taken, (run, None) given up
+        # in order: (run, id, worker) = taken, (run, None, 0) = given up
+        self.moves: list[tuple[int, str | None, int]] = []
         self.due: float | None = None
 
 

@@ -38,7 +38,7 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         promote(tx)
     if not session.seeks or verb.limit <= 0:
         return ClaimResult([], False, False)
-    if session.until < tx.monotonic + tx.context.lease * 2 / 3:
+    if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
     rows: list[Any] = []
     alone_waiting = False
@@ -49,13 +49,13 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
             alone_waiting = _alone_waits(tx, session)
     if rows:
         session.alone = rows[0][_RUN]
-        return ClaimResult(_assemble(tx, rows, verb.live), True, False)
+        return ClaimResult(_assemble(tx, session.worker, rows, verb.live), True, False)
     rows = _take(tx, session, session.claim_sql, verb.limit)
     if verb.idle:
         session.alone = None
     more = len(rows) == verb.limit
     session.drained = not more
-    return ClaimResult(_assemble(tx, rows, verb.live), more, alone_waiting)
+    return ClaimResult(_assemble(tx, session.worker, rows, verb.live), more, alone_waiting)
 
 
 def _take(tx: Tx, session: SessionState, sql: str, limit: int) -> list[Any]:
@@ -82,10 +82,10 @@ def _alone_waits(tx: Tx, session: SessionState) -> bool:
     return tx.execute(session.any_alone_sql, parameters).fetchone() is not None
 
 
-def _assemble(tx: Tx, rows: list[Any], live: Mapping[int, int]) -> list[Claimed]:
+def _assemble(tx: Tx, worker: int, rows: list[Any], live: Mapping[int, int]) -> list[Claimed]:
     if not rows:
         return []
-    tx.effects.moves.extend([(row[_RUN], row[_ID]) for row in rows])
+    tx.effects.moves.extend([(row[_RUN], row[_ID], worker) for row in rows])
     again = [row[_RUN] for row in rows if row[_FENCE] > 1]
     kept = {run for run in again if run in live}
     kept = {row[_RUN] for row in rows if row[_RUN] in kept and live[row[_RUN]] + 1 == row[_FENCE]}

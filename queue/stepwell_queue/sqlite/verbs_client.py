@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
-from stepwell_queue.contract import CancelRun, InboxKind, SendSignal, Status
-from stepwell_queue.errors import RunEnded, RunNotFound
+from typing import NamedTuple, NoReturn
+
+from stepwell_queue.contract import (
+    Ask,
+    CancelRun,
+    InboxKind,
+    Kind,
+    Phase,
+    Rollback,
+    SendSignal,
+    Status,
+)
+from stepwell_queue.errors import RequestRefused, RunEnded, RunNotFound
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel, tell
 from stepwell_queue.sqlite.tx import Tx
 
 _ADDRESS, _TOLD, _AUDIT = SQL["address"], SQL["told_already"], SQL["audit"]
+_AUDITED, _FORGET, _READY = SQL["audited"], SQL["forget"], SQL["make_ready"]
+_INBOX_KINDS = {
+    "retry": InboxKind.RETRY,
+    "roll_back": InboxKind.ROLL_BACK,
+    "resume_rollback": InboxKind.RESUME_ROLLBACK,
+    "resume": None,
+}
+
+
+class _Address(NamedTuple):
+    run: int
+    status: int
+    worker: int | None
+    fence: int
+    kind: int
+    parent: int | None
+    parent_path: str | None
+    id: str
+    phase: int
+    rollback: int
+
+
+def _find(tx: Tx, id: str) -> _Address:
+    row = tx.one(_ADDRESS, (id,))
+    if row is None:
+        raise RunNotFound(id)
+    return _Address(*row)
 
 
 def send_signal(tx: Tx, verb: SendSignal) -> None:
@@ -24,12 +62,70 @@ def send_signal(tx: Tx, verb: SendSignal) -> None:
 
 
 def cancel_run(tx: Tx, verb: CancelRun) -> int:
-    found = tx.one(_ADDRESS, (verb.id,))
-    if found is None:
-        raise RunNotFound(verb.id)
-    if found[1] >= Status.COMPLETED:
-        return int(found[1])
-    status = cancel(tx, verb.id, verb.uid, verb.reason, verb.at)
-    assert status is not None
-    tx.execute(_AUDIT, (found[0], verb.uid, verb.at, "cancel", verb.actor, ""))
-    return status
+    found = _find(tx, verb.id)
+    if found.status >= Status.COMPLETED:
+        return found.status
+    tx.execute(_AUDIT, (found.run, verb.uid, verb.at, "cancel", verb.actor, ""))
+    return cancel(tx, found.run, verb.uid, verb.reason, verb.at)
+
+
+def ask(tx: Tx, verb: Ask) -> int:
+    if verb.action not in _INBOX_KINDS:
+        allowed = ", ".join(_INBOX_KINDS)
+        raise RequestRefused(f"unknown request {verb.action!r}: use one of {allowed}")
+    found = _find(tx, verb.id)
+    if tx.one(_AUDITED, (found.run, verb.uid)) is not None:
+        return found.status  # said before
+    _check(verb, found)
+    if found.status >= Status.COMPLETED:
+        _take_back(tx, verb, found)
+    phase = Phase.ROLLING_BACK if verb.action == "resume_rollback" else found.phase
+    reopened = found.status >= Status.COMPLETED
+    row = (tx.now, int(reopened), int(phase), found.run, found.status)
+    target = tx.execute(_READY, row).fetchall()[0]
+    kind = _INBOX_KINDS[verb.action]
+    if kind is not None:
+        tell(tx, found.run, kind, verb.uid, verb.action, "", 0, b"", verb.at)
+    tx.execute(_AUDIT, (found.run, verb.uid, verb.at, verb.action, verb.actor, verb.reason))
+    tx.made_ready(*target)
+    return int(Status.READY)
+
+
+def _check(verb: Ask, found: _Address) -> None:
+    status, action = found.status, verb.action
+    if action == "retry":
+        if status == Status.HELD or (status == Status.FAILED and found.rollback == Rollback.NONE):
+            return
+        if status == Status.FAILED:
+            _refuse(verb, found, "its undos have run, so its steps cannot be taken up again")
+        _refuse(verb, found, "only a held run, or a failed one without undos, can be retried")
+    if action == "roll_back" and status != Status.HELD:
+        _refuse(verb, found, "only a held run can be rolled back")
+    if action == "resume" and status != Status.STUCK:
+        _refuse(verb, found, "only a stuck run can be resumed")
+    if action == "resume_rollback" and not (
+        status in (Status.FAILED, Status.CANCELLED) and found.rollback == Rollback.INCOMPLETE
+    ):
+        _refuse(verb, found, "only an ended run whose rollback is incomplete can resume it")
+    if found.kind == Kind.STEP:
+        _refuse(verb, found, "it is a step of another run: ask that run")
+
+
+def _refuse(verb: Ask, found: _Address, why: str) -> NoReturn:
+    status = Status(found.status).name.lower()
+    raise RequestRefused(f"run {verb.id!r} is {status}: {verb.action} was refused, since {why}")
+
+
+def _take_back(tx: Tx, verb: Ask, found: _Address) -> None:
+    """Withdraw the outcome from the parent's inbox; refused if the parent took it or is about to."""
+    if found.parent is None:
+        return
+    told = tx.one(_TOLD, (found.parent, found.id))
+    if told is None:
+        return
+    if told[0]:
+        _refuse(verb, found, "its parent has taken its outcome already")
+    parent = tx.one(SQL["where_held"], (found.parent,))
+    if parent[0] == Status.RUNNING:
+        _refuse(verb, found, "its parent is taking its outcome just now")
+    tx.execute(_FORGET, (found.parent, found.id))

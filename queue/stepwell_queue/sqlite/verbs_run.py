@@ -107,7 +107,7 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
             if not _gave_up(tx, run, fence):
                 raise StaleFence(run, fence)
             return ()
-        tx.effects.moves.append((run, None))
+        tx.effects.moves.append((run, None, 0))
         if due is not None:
             tx.made_due(due)
     if verb.closed or verb.opened:
@@ -147,7 +147,7 @@ def finish(tx: Tx, verb: Finish) -> None:
         if standing is None or tuple(standing) != (verb.status, fence, value):
             raise StaleFence(run, fence)
         return
-    effects.moves.append((run, None))
+    effects.moves.append((run, None, 0))
     effects.rested.append(run)
     if large:
         tx.execute(_BLOB, (run, VALUE, value))
@@ -168,7 +168,7 @@ def settle(tx: Tx, verb: Settle) -> None:
         return
     if large:
         tx.execute(_BLOB, (run, VALUE, error))
-    tx.effects.moves.append((run, None))
+    tx.effects.moves.append((run, None, 0))
     tx.effects.rested.append(run)
 
 
@@ -190,7 +190,7 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
         tx.execute(_SET_VALUE, (None if large else verb.error, run))
         if large:
             tx.execute(_BLOB, (run, VALUE, verb.error))
-    tx.effects.moves.append((run, None))
+    tx.effects.moves.append((run, None, 0))
     if due is None:
         tx.made_ready(*rows[0])
     else:

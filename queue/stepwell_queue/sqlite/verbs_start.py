@@ -45,7 +45,7 @@ def start(tx: Tx, verb: Start) -> Started:
     if large:
         tx.execute(_BLOB, (run, ARGS, args))
     if session is not None:
-        tx.effects.moves.append((run, new.id))
+        tx.effects.moves.append((run, new.id, session.worker))
         return Started(run, new.id, True, _RUNNING, _born(run, new))
     if due is None:
         tx.made_ready(new.queue, new.kind, new.name, new.version)
@@ -60,7 +60,7 @@ def _taker(tx: Tx, worker: int, queue: str) -> SessionState | None:
         return None
     if not (session.drained and tx.context.alone) and tx.one(_READY, (queue,)):
         return None
-    if session.until < tx.monotonic + tx.context.lease * 2 / 3:
+    if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
     return session
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from typing import Any, Final
 
 import msgspec
 
-from stepwell_queue.contract import Hello, Verb
+from stepwell_queue.contract import Hello, Status, Verb
 from stepwell_queue.sqlite.statements import SQL
-from stepwell_queue.sqlite.tx import Tx
+from stepwell_queue.sqlite.tx import Context, Tx
 from stepwell_queue.sqlite.verbs_claim import promote as promote_due
 
 _REGISTER, _UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
+_LEASES, _HELD_BY, _HAND_OVER = SQL["leases"], SQL["held_by"], SQL["hand_over"]
+_ORPHANS, _COUNT_SWEEP = SQL["orphan_workers"], SQL["count_sweep"]
+_ALONE_FROM: Final = 2  # crashes
+_LONGEST_BACKOFF: Final = 8  # as a power of two, in seconds
 
 
 class Register(Verb[int], frozen=True, array_like=True):
     """Insert the worker's row; answers its number."""
 
-    hello: Hello
+    row: tuple[Any, ...]  # the columns of `workers` after its number
 
 
 class Release(Verb[None], frozen=True, array_like=True):
@@ -31,16 +37,28 @@ class Promote(Verb[None], frozen=True, array_like=True):
     """Make ready what is due."""
 
 
+class Sweep(Verb[int], frozen=True, array_like=True):
+    """Hand over the runs of workers that are dead or whose lease has run out; answers how many."""
+
+    dead: frozenset[str]  # tokens of processes whose lock could be taken
+
+
+def worker_row(hello: Hello, context: Context) -> tuple[Any, ...]:
+    return (
+        context.token,
+        hello.name,
+        socket.gethostname(),
+        context.boot,
+        os.getpid(),
+        context.clock.now(),
+        time.monotonic() + context.lease,
+        msgspec.json.encode(hello.queues).decode(),
+        msgspec.json.encode(hello.serves).decode(),
+    )
+
+
 def register(tx: Tx, verb: Register) -> int:
-    hello, context = verb.hello, tx.context
-    tx.execute(
-        _REGISTER,
-        (
-            context.token, hello.name, socket.gethostname(), context.boot, os.getpid(), tx.now,
-            tx.monotonic + context.lease, msgspec.json.encode(hello.queues).decode(),
-            msgspec.json.encode(hello.serves).decode(),
-        ),
-    )  # fmt: skip
+    tx.execute(_REGISTER, (None, *verb.row))
     worker = tx.cursor.lastrowid or 0
     promote_due(tx)
     return worker
@@ -49,9 +67,44 @@ def register(tx: Tx, verb: Register) -> int:
 def release(tx: Tx, verb: Release) -> None:
     for *target, run in tx.execute(_HAND_BACK, (tx.now, verb.worker)).fetchall():
         tx.made_ready(*target)
-        tx.effects.moves.append((run, None))
+        tx.effects.moves.append((run, None, 0))
     tx.execute(_UNREGISTER, (verb.worker,))
 
 
 def promote(tx: Tx, verb: Promote) -> None:
     promote_due(tx)
+
+
+def sweep(tx: Tx, verb: Sweep) -> int:
+    count = 0
+    for worker, token, boot, until, holds in tx.execute(_LEASES).fetchall():
+        if token == tx.context.token:
+            continue
+        if token in verb.dead or boot != tx.context.boot:
+            count += _hand_over(tx, worker)
+            tx.execute(_UNREGISTER, (worker,))
+        elif holds and until < tx.monotonic:
+            # stopped or starved, not dead: it learns from `swept` what it has lost
+            count += _hand_over(tx, worker)
+            tx.execute(_COUNT_SWEEP, (worker,))
+    for (worker,) in tx.execute(_ORPHANS).fetchall():
+        count += _hand_over(tx, worker)
+    promote_due(tx)
+    return count
+
+
+def _hand_over(tx: Tx, worker: int) -> int:
+    rows = tx.execute(_HELD_BY, (worker,)).fetchall()
+    for run, fence, crashes, last_fence in rows:
+        crashes = 0 if last_fence == fence else crashes + 1
+        due = None
+        if crashes >= _ALONE_FROM:
+            due = tx.now + float(2 ** min(crashes, _LONGEST_BACKOFF))
+        status = Status.READY if due is None else Status.SCHEDULED
+        row = (int(status), due, crashes, tx.now, run, fence, worker)
+        for target in tx.execute(_HAND_OVER, row).fetchall():
+            if due is None:
+                tx.made_ready(*target)
+            else:
+                tx.made_due(due)
+    return len(rows)

@@ -32,3 +32,6 @@ ON CONFLICT (run, uid) DO NOTHING
 -- name: child_of
 SELECT c.id, ifnull(c.parent_path, '') FROM runs c JOIN runs p ON p.run = c.parent
 WHERE c.run = ? AND p.run = ? AND p.status < 10
+
+-- name: audited
+SELECT 1 FROM audit WHERE run = ? AND uid = ?

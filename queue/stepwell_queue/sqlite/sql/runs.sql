@@ -91,7 +91,7 @@ UPDATE runs SET status = 12, value = ?, ended = ?, updated = ?, due = NULL, wait
 WHERE run = ? AND fence = 0 AND status IN (0, 1, 4)
 
 -- name: unended_jobs
-SELECT id FROM runs WHERE parent = ? AND kind = 2 AND status < 10
+SELECT run FROM runs WHERE parent = ? AND kind = 2 AND status < 10
 
 -- name: promote
 UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ?
@@ -123,3 +123,6 @@ RETURNING run, id, kind, name, version, queue, fence, attempts, crashes, phase, 
 
 -- name: blob
 SELECT value FROM blobs WHERE run = ? AND role = ?
+
+-- name: parent_of
+SELECT status, fence, parent FROM runs WHERE run = ?

@@ -1,0 +1,105 @@
+"""Keeping the write-ahead log short: PASSIVE beside the writers, RESTART between batches when that is not enough."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+_log = logging.getLogger("stepwell.store")
+
+_PAGE: Final = 4096
+_PASSIVE_AT: Final = 4 * 1024 * 1024
+_RESTART_AT: Final = 64 * 1024 * 1024
+_RESTART_WAIT: Final = 1.0  # seconds that writers pause for readers to leave
+
+
+class Checkpointer:
+    """Estimates the growth of the log from the verbs committed, corrected by what each checkpoint reports."""
+
+    def __init__(self, connect: Callable[[float], sqlite3.Connection], executor: Executor) -> None:
+        self._connect, self._executor = connect, executor
+        self._db: sqlite3.Connection | None = None
+        self._loop = asyncio.get_running_loop()
+        self._verbs = 0
+        self._pages_per_verb = 3.0
+        self._pages = 0  # in the log, when last looked at
+        self._running: asyncio.Future[tuple[int, int] | None] | None = None
+        self._restart = False
+        self._restart_from = _RESTART_AT
+        self._warned = False
+
+    def note(self, verbs: int) -> None:
+        """So many verbs were committed."""
+        self._verbs += verbs
+        if self._running is None and self._verbs * self._pages_per_verb * _PAGE >= _PASSIVE_AT:
+            self._start("PASSIVE", 0.0, None)
+
+    def pause(self, resume: Callable[[], None]) -> bool:
+        """Whether writing stops until `resume` is called."""
+        if not self._restart or self._running is not None:
+            return False
+        self._restart = False
+        self._start("RESTART", _RESTART_WAIT, resume)
+        return True
+
+    def _start(self, mode: str, wait: float, resume: Callable[[], None] | None) -> None:
+        self._running = self._loop.run_in_executor(self._executor, self._checkpoint, mode, wait)
+        self._running.add_done_callback(lambda done: self._finished(done, resume))
+
+    def _checkpoint(self, mode: str, wait: float) -> tuple[int, int] | None:
+        """Pages in the log, and pages moved; None if it failed."""
+        try:
+            if self._db is None:
+                self._db = self._connect(0.0)
+            self._db.execute(f"PRAGMA busy_timeout = {int(wait * 1000)}")
+            _, log, moved = self._db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.Error as error:
+            _log.warning("a checkpoint failed (%s); the log grows until one succeeds", error)
+            return None
+        return int(log), int(moved)
+
+    def _finished(
+        self,
+        done: asyncio.Future[tuple[int, int] | None],
+        resume: Callable[[], None] | None,
+    ) -> None:
+        self._running = None
+        result = None if done.cancelled() else done.result()
+        if result is not None:
+            self._learn(*result, restarted=resume is not None)
+        if resume is not None:
+            resume()
+
+    def _learn(self, log: int, moved: int, restarted: bool) -> None:
+        grown = log - self._pages if log >= self._pages else log
+        if self._verbs and not restarted:
+            seen = min(max(grown / self._verbs, 0.02), 50.0)
+            self._pages_per_verb = (self._pages_per_verb + seen) / 2
+        self._verbs = 0
+        # once everything is moved and read by nobody, the next writer starts the log again
+        self._pages = log
+        size = log * _PAGE
+        if restarted and moved < log:
+            self._restart_from = size + _PASSIVE_AT * 4
+            if not self._warned:
+                self._warned = True
+                _log.warning(
+                    "the write-ahead log has %d MiB and cannot be reset: "
+                    "somebody keeps a read transaction open",
+                    size // 1024 // 1024,
+                )
+        elif size < _RESTART_AT:
+            self._restart_from = _RESTART_AT
+            self._warned = False
+        self._restart = not restarted and size >= self._restart_from
+
+    async def close(self) -> None:
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        if self._db is not None:
+            await self._loop.run_in_executor(self._executor, self._db.close)
+            self._db = None

@@ -1,0 +1,116 @@
+"""Who else has the file open: a locked file and a socket per process, in a short runtime folder.
+
+The kernel drops the lock when its process dies, whatever it died of, so a lock that can be taken is a death certificate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from stepwell_queue.errors import StoreRefused
+
+
+def folder_of(database: Path) -> Path:
+    """The runtime folder of a database file; socket paths end at about 104 bytes."""
+    status = database.stat()
+    name = hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()[:16]
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108  owner is checked
+    mine = base / f"stepwell-{os.getuid()}"
+    try:
+        mine.mkdir(mode=0o700, exist_ok=True)
+        found = mine.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise StoreRefused(
+                f"{mine} must be a folder of this user alone (mode 0700): remove it, "
+                "or set XDG_RUNTIME_DIR to a private folder"
+            )
+        folder = mine / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(
+            f"the runtime folder {mine} cannot be used ({error}): "
+            "set XDG_RUNTIME_DIR to a private, writable folder"
+        ) from error
+    return folder
+
+
+class Presence:
+    """This process's lock; `token` is the path of lock and socket, without their suffixes."""
+
+    def __init__(self, folder: Path, nonce: int) -> None:
+        self.folder = folder
+        self.token = str(folder / f"{nonce:016x}")
+        self._fd = -1
+
+    @property
+    def socket_path(self) -> str:
+        return f"{self.token}.sock"
+
+    def register(self) -> None:
+        """Hold the lock from the first moment that others can see the file."""
+        fd, temporary = tempfile.mkstemp(dir=self.folder, prefix="new-")
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.write(fd, str(os.getpid()).encode())
+        os.rename(temporary, f"{self.token}.lock")
+        self._fd = fd
+
+    def unregister(self) -> None:
+        for path in (self.socket_path, f"{self.token}.lock"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the descriptor alone: in a forked child the lock stays with the parent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def others(self) -> tuple[set[str], set[str]]:
+        """The tokens of this folder that live, and those that are dead; the files of the dead are removed."""
+        living: set[str] = set()
+        dead: set[str] = set()
+        for path in self.folder.glob("*.lock"):
+            token = str(path.with_suffix(""))
+            if token == self.token:
+                continue
+            if is_held(token) is False:
+                dead.add(token)
+                _remove(token)
+            else:
+                living.add(token)
+        return living, dead
+
+
+def _remove(token: str) -> None:
+    for suffix in (".sock", ".lock"):
+        with contextlib.suppress(OSError):
+            os.unlink(token + suffix)
+
+
+def is_held(token: str) -> bool | None:
+    """Whether the process of this token lives; None = no telling (cleaned folder, other user, other container)."""
+    try:
+        fd = os.open(f"{token}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # shared, so that two who look at once do not take each other for the owner
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def pid_of(token: str) -> int | None:
+    try:
+        return int(Path(f"{token}.lock").read_text("ascii"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,83 @@
+-- name: doctor_claim
+SELECT id, 'running, but no registered worker holds it' FROM runs
+WHERE status = 2 AND (worker IS NULL OR worker NOT IN (SELECT worker FROM workers))
+UNION ALL
+SELECT id, 'held by worker ' || worker || ', but not running' FROM runs
+WHERE worker IS NOT NULL AND status <> 2
+LIMIT 100
+
+-- name: doctor_wake
+SELECT id, 'parked with neither a due time nor an open operation nor a word on what it waits for'
+FROM runs r WHERE status = 3 AND due IS NULL AND waiting = ''
+    AND NOT EXISTS (SELECT 1 FROM open_ops o WHERE o.run = r.run)
+UNION ALL
+SELECT id, 'parked without a due time, but an operation is due at ' || (
+    SELECT min(o.due) FROM open_ops o WHERE o.run = r.run) FROM runs r
+WHERE status = 3 AND due IS NULL
+    AND EXISTS (SELECT 1 FROM open_ops o WHERE o.run = r.run AND o.due IS NOT NULL)
+UNION ALL
+SELECT id, 'scheduled without a due time' FROM runs WHERE status = 0 AND due IS NULL
+UNION ALL
+SELECT id, 'has a due time, but is neither scheduled nor parked' FROM runs
+WHERE due IS NOT NULL AND status NOT IN (0, 3)
+LIMIT 100
+
+-- name: doctor_inbox
+SELECT r.id, 'parked, but its inbox holds a message that it has not taken' FROM runs r
+WHERE r.status = 3 AND EXISTS (SELECT 1 FROM inbox i WHERE i.run = r.run AND i.absorbed = 0)
+LIMIT 100
+
+-- name: doctor_child
+SELECT r.id, 'waits for child ' || c.id || ', which has ended without telling it'
+FROM runs r JOIN runs c ON c.parent = r.run
+WHERE r.status < 10 AND c.status >= 10 AND c.parent_path <> '' AND NOT EXISTS (
+    SELECT 1 FROM inbox i WHERE i.run = r.run AND i.uid = c.id)
+UNION ALL
+SELECT c.id, 'its parent is gone' FROM runs c
+WHERE c.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = c.parent)
+UNION ALL
+SELECT c.id, 'a step still to be run, but its run has ended' FROM runs c JOIN runs p ON p.run = c.parent
+WHERE c.kind = 2 AND c.status IN (0, 1) AND c.fence = 0 AND p.status >= 10
+LIMIT 100
+
+-- name: doctor_journal
+SELECT r.id, 'its journal has ' || count(*) || ' records, the last is number ' || max(j.seq)
+FROM journal j JOIN runs r ON r.run = j.run
+GROUP BY j.run HAVING count(*) <> max(j.seq) + 1 OR min(j.seq) <> 0
+UNION ALL
+SELECT r.id, 'the journal has operation ' || j.path || ' ' || count(*) || ' times' FROM (
+    SELECT run, path, (SELECT count(*) FROM journal o
+        WHERE o.run = e.run AND o.kind = 10 AND o.seq < e.seq) AS era
+    FROM journal e WHERE kind IN (0, 1, 2, 4, 5, 6) AND path <> '') j JOIN runs r ON r.run = j.run
+GROUP BY j.run, j.path, j.era HAVING count(*) > 1
+LIMIT 100
+
+-- name: doctor_ended
+SELECT id, 'has ended, but operations are open' FROM runs r
+WHERE status >= 10 AND EXISTS (SELECT 1 FROM open_ops o WHERE o.run = r.run)
+UNION ALL
+SELECT id, 'status and time of ending do not fit' FROM runs WHERE (status >= 10) <> (ended IS NOT NULL)
+LIMIT 100
+
+-- name: doctor_orphans
+SELECT NULL, 'a blob of run #' || run || ', which is gone' FROM blobs
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'a journal record of run #' || run || ', which is gone' FROM journal
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'an open operation of run #' || run || ', which is gone' FROM open_ops
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'a message to run #' || run || ', which is gone' FROM inbox
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT id, 'its arguments are missing' FROM runs r WHERE args IS NULL
+    AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.run = r.run AND b.role = 0)
+UNION ALL
+SELECT id, 'its result is missing' FROM runs r WHERE value IS NULL
+    AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.run = r.run AND b.role = 1)
+LIMIT 100
+
+-- name: doctor_file
+SELECT NULL, quick_check FROM pragma_quick_check WHERE quick_check <> 'ok'

@@ -1,0 +1,41 @@
+"""Retention: whole trees of ended runs go, oldest first, in bounded passes."""
+
+from __future__ import annotations
+
+import json
+
+from stepwell_queue.contract import Prune
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tx import Tx
+
+_TABLES = ("journal", "open_ops", "inbox", "blobs", "audit", "runs")
+
+
+def prune(tx: Tx, verb: Prune) -> int:
+    bound = _bound(tx, verb)
+    if bound is None or verb.limit <= 0:
+        return 0
+    gone: list[int] = []
+    for (root,) in tx.execute(SQL["prunable"], (bound, verb.limit)).fetchall():
+        tree = [run for (run,) in tx.execute(SQL["tree"], (root,)).fetchall()]
+        # a tree over the limit goes alone: leaving it would stop retention for ever
+        if gone and len(gone) + len(tree) > verb.limit:
+            break
+        gone += tree
+    key = (json.dumps(gone),)
+    for table in _TABLES:
+        tx.execute(SQL[f"prune_{table}"], key)
+    return len(gone)
+
+
+def _bound(tx: Tx, verb: Prune) -> float | None:
+    """Runs that ended before this time go; None = none does."""
+    bounds = [] if verb.before is None else [verb.before]
+    if verb.keep is not None:
+        if verb.keep == 0:
+            bounds.append(float("inf"))
+        else:
+            oldest_kept = tx.one(SQL["kept_since"], (verb.keep - 1,))
+            if oldest_kept is not None:
+                bounds.append(oldest_kept[0])
+    return max(bounds, default=None)
