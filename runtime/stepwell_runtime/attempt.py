@@ -26,7 +26,19 @@ class Attempt:
     thread, which cannot be stopped: at its timeout it is abandoned and `current_step().cancelled` becomes true.
     """
 
-    __slots__ = ("_args", "_definition", "_ended", "_kwargs", "_limiter", "_running", "_timeout", "_timer", "_why", "scope", "task")
+    __slots__ = (
+        "_args",
+        "_definition",
+        "_ended",
+        "_kwargs",
+        "_limiter",
+        "_running",
+        "_timeout",
+        "_timer",
+        "_why",
+        "scope",
+        "task",
+    )
 
     def __init__(
         self,
@@ -84,15 +96,21 @@ class Attempt:
                 value = await self._definition.fn(*self._args, **self._kwargs)
             else:
                 call = functools.partial(self._definition.fn, *self._args, **self._kwargs)
-                value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
-        except BaseException as caught:  # SystemExit and the like are a failure of the step, not the end of the worker
+                value = await anyio.to_thread.run_sync(
+                    call, abandon_on_cancel=True, limiter=self._limiter
+                )
+        except (
+            BaseException
+        ) as caught:  # SystemExit and the like are a failure of the step, not the end of the worker
             error = caught
         self._args, self._kwargs = [], {}
         if self._timer is not None:
             self._timer.cancel()
         if self._why == "timeout":
             name = self._definition.name
-            error = StepTimeout(f"{self._definition.word} {name!r} took longer than its timeout of {self._timeout:g} s")
+            error = StepTimeout(
+                f"{self._definition.word} {name!r} took longer than its timeout of {self._timeout:g} s"
+            )
             value = None
         ended, self._ended = self._ended, _nobody
         try:

@@ -48,8 +48,14 @@ class Retry:
     give_up_on: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
-            raise ValueError(f"Retry(attempts=…) is the total number of executions, at least 1, not {self.attempts!r}")
+        if (
+            isinstance(self.attempts, bool)
+            or not isinstance(self.attempts, int)
+            or self.attempts < 1
+        ):
+            raise ValueError(
+                f"Retry(attempts=…) is the total number of executions, at least 1, not {self.attempts!r}"
+            )
         if isinstance(self.factor, bool) or not self.factor >= 1:
             raise ValueError(f"Retry(factor=…) must be >= 1, not {self.factor!r}")
         object.__setattr__(self, "delay", seconds(self.delay, "Retry(delay=…)"))
@@ -105,13 +111,18 @@ def resolved_annotations(fn: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(target, include_extras=True)
     except Exception:  # noqa: BLE001 - whatever evaluating a user's annotation raises
-        return {name: _resolved(value, target) for name, value in getattr(target, "__annotations__", {}).items()}
+        return {
+            name: _resolved(value, target)
+            for name, value in getattr(target, "__annotations__", {}).items()
+        }
 
 
 def _resolved(annotation: Any, owner: Callable[..., Any]) -> Any:
     holder = SimpleNamespace(__annotations__={"it": annotation})
     try:
-        return get_type_hints(holder, globalns=getattr(owner, "__globals__", {}), include_extras=True)["it"]
+        return get_type_hints(
+            holder, globalns=getattr(owner, "__globals__", {}), include_extras=True
+        )["it"]
     except Exception:  # noqa: BLE001 - likewise
         return Any
 
@@ -230,7 +241,11 @@ class Registry:
         """Register; a redefinition (same module, or same file and line) replaces, another one is kept as a clash."""
         identity = definition.identity
         known = self._found.get(identity)
-        if known is not None and known.module != definition.module and known.place != definition.place:
+        if (
+            known is not None
+            and known.module != definition.module
+            and known.place != definition.place
+        ):
             self._clashes.setdefault(identity, (known, definition))
             return
         self._found[identity] = definition
@@ -246,7 +261,11 @@ class Registry:
         chosen: dict[Identity, Definition] = {}
         for identity, definition in self._found.items():
             rival = self._clashes.get(identity)
-            both = [d for d in ((definition,) if rival is None else rival) if modules is None or d.module in modules]
+            both = [
+                d
+                for d in ((definition,) if rival is None else rival)
+                if modules is None or d.module in modules
+            ]
             if len(both) > 1:
                 raise DefinitionError(
                     f"two {definition.word}s are called {identity.name!r} (version {identity.version}): "

@@ -48,7 +48,11 @@ class Engine:
     # --- starting ---
 
     async def start(
-        self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any], options: CallOptions
+        self,
+        definition: Definition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: CallOptions,
     ) -> Started:
         """Start a run, or find the same one. Raises IdConflict, SerializationError, StoreUnavailable."""
         row = self.launcher.new_run(definition, args, kwargs, options)
@@ -100,7 +104,9 @@ class Engine:
     async def cancel(self, id: str, *, reason: str = "", actor: str = "") -> Status:
         """Ask a run to cancel; return its status afterwards. Raises RunNotFound, RunEnded."""
         data = self.codec.encode(reason, "the reason of a cancel")
-        status = Status(await self.store.do(CancelRun(id, self._ids.run_id(), data, self._clock.now(), actor)))
+        status = Status(
+            await self.store.do(CancelRun(id, self._ids.run_id(), data, self._clock.now(), actor))
+        )
         if status.terminal and status is not Status.CANCELLED:
             raise RunEnded(id, status.name.lower(), "cancel")
         return status
@@ -110,7 +116,9 @@ class Engine:
         verb = Ask(id, self._ids.run_id(), action, actor, reason, self._clock.now())
         return Status(await self.store.do(verb))
 
-    async def result(self, id: str, result_type: object = Any, *, timeout: float | None = None) -> Any:
+    async def result(
+        self, id: str, result_type: object = Any, *, timeout: float | None = None
+    ) -> Any:
         """Wait for the end of a run and return its result, or raise its error. `timeout` None: wait for ever."""
         waiting = asyncio.ensure_future(self.store.wait_ended(id))
         warning = asyncio.get_running_loop().call_later(UNSERVED_AFTER, self._warn_unserved, id)
@@ -129,7 +137,9 @@ class Engine:
         """Return the result of an ended run, or raise what it ended with."""
         status = Status(info.status)
         if status is Status.COMPLETED:
-            return self.codec.decode(info.value, result_type, where=f"the result of run {info.id!r}")
+            return self.codec.decode(
+                info.value, result_type, where=f"the result of run {info.id!r}"
+            )
         if status is Status.STUCK:
             raise RunStuck(info.id, str(self.codec.decode_error(info.value)))
         if status is Status.HELD:
@@ -182,7 +192,12 @@ class Engine:
     def worker(self, settings: WorkerSettings) -> Worker:
         """Return a worker of this process; it does nothing until started. Runs started here go to it directly."""
         return Worker(
-            self.store, settings, app=self._app, codec=self.codec, clock=self._clock, launcher=self.launcher
+            self.store,
+            settings,
+            app=self._app,
+            codec=self.codec,
+            clock=self._clock,
+            launcher=self.launcher,
         )
 
     def attach(self, worker: Worker) -> None:
@@ -191,4 +206,3 @@ class Engine:
 
     def detach(self, worker: Worker) -> None:
         self._workers.remove(worker)
-

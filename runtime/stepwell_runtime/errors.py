@@ -52,7 +52,9 @@ class SignalTimeout(StepwellError, TimeoutError):
     """No signal of this name came in time."""
 
     def __init__(self, name: str, timeout: float) -> None:
-        super().__init__(f"no signal {name!r} came within {timeout:g} s; pass default= or catch SignalTimeout to go on")
+        super().__init__(
+            f"no signal {name!r} came within {timeout:g} s; pass default= or catch SignalTimeout to go on"
+        )
         self.name, self.timeout = name, timeout
 
 
@@ -92,7 +94,9 @@ class RunStuck(StepwellError):
     """The code on disk cannot continue the awaited run; it waits for fitting code and has not failed."""
 
     def __init__(self, run_id: str, reason: str) -> None:
-        super().__init__(f"run {run_id!r} is stuck: {reason}; deploy fitting code, or `stepwell resume {run_id}`")
+        super().__init__(
+            f"run {run_id!r} is stuck: {reason}; deploy fitting code, or `stepwell resume {run_id}`"
+        )
         self.run_id, self.reason = run_id, reason
 
 

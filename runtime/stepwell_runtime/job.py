@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from stepwell_queue.contract import Claimed, Finish, InboxKind, InboxRow, Kind, Reschedule, Status, Verb
+from stepwell_queue.contract import (
+    Claimed,
+    Finish,
+    InboxKind,
+    InboxRow,
+    Kind,
+    Reschedule,
+    Status,
+    Verb,
+)
 from stepwell_queue.errors import StaleFence, StepwellError
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.codec import DecodingError
@@ -26,9 +35,20 @@ log = structlog.get_logger("stepwell")
 class Job:
     """A claimed task, or a step with `queue=` on behalf of its workflow."""
 
-    __slots__ = ("_attempt", "_cancel_reason", "_claimed", "_deadline_timer", "_definition", "_policy", "ended", "worker")
+    __slots__ = (
+        "_attempt",
+        "_cancel_reason",
+        "_claimed",
+        "_deadline_timer",
+        "_definition",
+        "_policy",
+        "ended",
+        "worker",
+    )
 
-    def __init__(self, worker: Worker, claimed: Claimed, definition: TaskDefinition | StepDefinition) -> None:
+    def __init__(
+        self, worker: Worker, claimed: Claimed, definition: TaskDefinition | StepDefinition
+    ) -> None:
         self.worker, self._claimed, self._definition = worker, claimed, definition
         self._policy = Policy.of_run(definition, claimed.options)
         self._attempt: Attempt | None = None
@@ -52,7 +72,11 @@ class Job:
         claimed, worker = self._claimed, self.worker
         limit = max_crashes(self._definition)
         if claimed.crashes >= limit:
-            self._fail(WorkerCrashed(f"{self._word}: its worker died {claimed.crashes} times in a row while running it"))
+            self._fail(
+                WorkerCrashed(
+                    f"{self._word}: its worker died {claimed.crashes} times in a row while running it"
+                )
+            )
             return
         if claimed.inbox and self._is_cancelled(claimed.inbox):
             self._finish(Status.CANCELLED, self._cancel_reason or b"")
@@ -64,7 +88,10 @@ class Job:
             self._deadline_timer = worker.clock.call_at(claimed.deadline, self._deadline_passed)
         try:
             args, kwargs = decode_arguments(
-                worker.codec, self._definition, claimed.args, trusted=worker.trusts_clients or claimed.kind == Kind.STEP
+                worker.codec,
+                self._definition,
+                claimed.args,
+                trusted=worker.trusts_clients or claimed.kind == Kind.STEP,
             )
         except DecodingError as error:
             self._fail(error)
@@ -79,7 +106,15 @@ class Job:
             seed,
             worker.app,
         )
-        self._attempt = Attempt(self._definition, args, kwargs, scope, self._policy.timeout, worker.threads, self._attempt_ended)
+        self._attempt = Attempt(
+            self._definition,
+            args,
+            kwargs,
+            scope,
+            self._policy.timeout,
+            worker.threads,
+            self._attempt_ended,
+        )
         self._attempt.begin(worker.loop, worker.context)
 
     @property
@@ -87,7 +122,12 @@ class Job:
         return f"{self._definition.word} {self._definition.name!r} (run {self.id!r})"
 
     def told(self, rows: Sequence[InboxRow]) -> None:
-        if not self.ended and self._attempt is not None and self._is_cancelled(rows) and self._may_interrupt:
+        if (
+            not self.ended
+            and self._attempt is not None
+            and self._is_cancelled(rows)
+            and self._may_interrupt
+        ):
             self._attempt.interrupt()
 
     def _is_cancelled(self, rows: Sequence[InboxRow]) -> bool:
@@ -99,7 +139,9 @@ class Job:
 
     @property
     def _may_interrupt(self) -> bool:
-        return not (isinstance(self._definition, StepDefinition) and self._definition.on_cancel == "finish")
+        return not (
+            isinstance(self._definition, StepDefinition) and self._definition.on_cancel == "finish"
+        )
 
     def lost(self) -> None:
         if not self.ended:
@@ -137,7 +179,9 @@ class Job:
         elif error is None:
             self._succeed(value)
         elif isinstance(error, RetryLater):
-            self._submit(Reschedule(self.run, self._claimed.fence, self.worker.clock.now() + error.delay))
+            self._submit(
+                Reschedule(self.run, self._claimed.fence, self.worker.clock.now() + error.delay)
+            )
         else:
             self._failed(error)
 
@@ -156,17 +200,33 @@ class Job:
             return
         worker = self.worker
         delay = self._policy.delay_after(failures, worker.chance)
-        log.info("job_retry", run=self.id, name=self._definition.name, failures=failures, delay=round(delay, 3))
+        log.info(
+            "job_retry",
+            run=self.id,
+            name=self._definition.name,
+            failures=failures,
+            delay=round(delay, 3),
+        )
         data = worker.codec.encode_error(error, self._word)
-        self._submit(Reschedule(self.run, self._claimed.fence, worker.clock.now() + delay, failures, data))
+        self._submit(
+            Reschedule(self.run, self._claimed.fence, worker.clock.now() + delay, failures, data)
+        )
 
     def _fail(self, error: BaseException) -> None:
-        self._finish(Status.FAILED, self.worker.codec.encode_error(error, self._word), self._claimed.attempts + 1)
+        self._finish(
+            Status.FAILED,
+            self.worker.codec.encode_error(error, self._word),
+            self._claimed.attempts + 1,
+        )
 
     def _finish(self, status: Status, value: bytes, failures: int | None = None) -> None:
         claimed = self._claimed
         now = self.worker.clock.now()
-        self._submit(Finish(claimed.run, claimed.fence, status, value, now, 0, claimed.parent, True, failures))
+        self._submit(
+            Finish(
+                claimed.run, claimed.fence, status, value, now, 0, claimed.parent, True, failures
+            )
+        )
 
     def _submit(self, verb: Verb[None]) -> None:
         self._end()

@@ -11,7 +11,13 @@ import msgspec
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import NewRun
 from stepwell_runtime.codec import Codec
-from stepwell_runtime.definitions import CallOptions, Definition, StepDefinition, TaskDefinition, WorkflowDefinition
+from stepwell_runtime.definitions import (
+    CallOptions,
+    Definition,
+    StepDefinition,
+    TaskDefinition,
+    WorkflowDefinition,
+)
 from stepwell_runtime.policy import store_options
 
 DEFAULT_QUEUE = "default"
@@ -29,14 +35,20 @@ def checked_id(id: str) -> str:
     if not id or len(id) > LONGEST_ID or "\0" in id:
         raise ValueError(f"a run id has 1 to {LONGEST_ID} characters and no NUL, not {id!r}")
     if _DERIVED.search(id):
-        raise ValueError(f"run id {id!r} ends like the id of a child run (/ and digits): choose another one")
+        raise ValueError(
+            f"run id {id!r} ends like the id of a child run (/ and digits): choose another one"
+        )
     return id
 
 
-def encode_arguments(codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+def encode_arguments(
+    codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bytes:
     encode = codec.encode
     where = f"the arguments of {definition.word} {definition.name!r}"
-    named = {name: encode(value, where) for name, value in kwargs.items()} if kwargs else _NO_KEYWORDS
+    named = (
+        {name: encode(value, where) for name, value in kwargs.items()} if kwargs else _NO_KEYWORDS
+    )
     return _encoder.encode(([encode(value, where) for value in args], named))
 
 
@@ -48,20 +60,25 @@ def decode_arguments(
     where = f"the arguments of {definition.word} {definition.name!r}"
     if not types:
         args = [codec.decode(one, trusted=trusted, where=where) for one in positional]
-        return args, {name: codec.decode(one, trusted=trusted, where=where) for name, one in named.items()}
+        return args, {
+            name: codec.decode(one, trusted=trusted, where=where) for name, one in named.items()
+        }
     names = list(definition.signature.parameters)
     args = []
     for index, one in enumerate(positional):
         name = names[index] if index < len(names) else names[-1] if names else ""
         args.append(codec.decode(one, types.get(name, Any), trusted=trusted, where=where))
     return args, {
-        name: codec.decode(one, types.get(name, Any), trusted=trusted, where=where) for name, one in named.items()
+        name: codec.decode(one, types.get(name, Any), trusted=trusted, where=where)
+        for name, one in named.items()
     }
 
 
 def derived_nonce(seed: str, path: str) -> int:
     """Return the start nonce of a child: the same whenever its parent asks for it again."""
-    digest = hashlib.blake2b(f"{seed}/{path}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        f"{seed}/{path}".encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
@@ -78,7 +95,11 @@ class Launcher:
         self._signatures: dict[Definition, bytes] = {}
 
     def new_run(
-        self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any], options: CallOptions
+        self,
+        definition: Definition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: CallOptions,
     ) -> NewRun:
         """Return the row for a run started by a client. Raises SerializationError, ValueError."""
         ids = self._ids
@@ -105,11 +126,19 @@ class Launcher:
         if signature is None:
             signature = self._signatures[definition] = signature_hash(definition)
         # Only an id that the user chose can meet an existing run, so only then arguments are ever compared.
-        digest = signature + self._codec.digest([list(args), kwargs]) if options.id is not None else b""
+        digest = (
+            signature + self._codec.digest([list(args), kwargs]) if options.id is not None else b""
+        )
         return self._finish_row(definition, encoded, digest, options, id, nonce)
 
     def _finish_row(
-        self, definition: Definition, args: bytes, digest: bytes, options: CallOptions, id: str, nonce: int
+        self,
+        definition: Definition,
+        args: bytes,
+        digest: bytes,
+        options: CallOptions,
+        id: str,
+        nonce: int,
     ) -> NewRun:
         now = self._clock.now()
         queue = options.queue or definition.queue or DEFAULT_QUEUE

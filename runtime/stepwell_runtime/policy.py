@@ -6,7 +6,13 @@ import random
 
 import msgspec
 
-from stepwell_runtime.definitions import CallOptions, Retry, StepDefinition, TaskDefinition, WorkflowDefinition
+from stepwell_runtime.definitions import (
+    CallOptions,
+    Retry,
+    StepDefinition,
+    TaskDefinition,
+    WorkflowDefinition,
+)
 
 
 class StoredRetry(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +62,9 @@ class Policy:
 
     __slots__ = ("_retry", "_stored", "timeout")
 
-    def __init__(self, timeout: float | None, retry: Retry, stored: StoredRetry | None = None) -> None:
+    def __init__(
+        self, timeout: float | None, retry: Retry, stored: StoredRetry | None = None
+    ) -> None:
         self.timeout, self._retry, self._stored = timeout, retry, stored
 
     @classmethod
@@ -78,7 +86,11 @@ class Policy:
         if stored is None:
             return self._retry.wants(error, failures)
         names = set(map(_class_name, type(error).__mro__))
-        return failures < stored.attempts and not names.intersection(stored.give_up_on) and bool(names.intersection(stored.retry_on))
+        return (
+            failures < stored.attempts
+            and not names.intersection(stored.give_up_on)
+            and bool(names.intersection(stored.retry_on))
+        )
 
     def delay_after(self, failures: int, chance: random.Random) -> float:
         """Seconds to wait after the `failures`-th failure."""

@@ -69,14 +69,25 @@ class StepScope:
 
     __slots__ = ("_seed", "app", "attempt", "cancel_event", "name", "path", "run_id")
 
-    def __init__(self, run_id: str, path: str, name: str, attempt: int, seed: str, app: Any) -> None:
-        self.run_id, self.path, self.name, self.attempt, self._seed, self.app = run_id, path, name, attempt, seed, app
+    def __init__(
+        self, run_id: str, path: str, name: str, attempt: int, seed: str, app: Any
+    ) -> None:
+        self.run_id, self.path, self.name, self.attempt, self._seed, self.app = (
+            run_id,
+            path,
+            name,
+            attempt,
+            seed,
+            app,
+        )
         self.cancel_event: threading.Event | None = None
 
     @property
     def key(self) -> str:
         """32 hex digits, the same at every attempt of this step and after every crash."""
-        return hashlib.blake2b(f"{self._seed}/{self.path}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return hashlib.blake2b(
+            f"{self._seed}/{self.path}".encode("utf-8", "surrogatepass"), digest_size=16
+        ).hexdigest()
 
     @property
     def cancelled(self) -> bool:

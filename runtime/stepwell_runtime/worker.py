@@ -22,17 +22,21 @@ from stepwell_queue.contract import (
     Hello,
     Identity,
     InboxRow,
-
     Reschedule,
     Session,
     Store,
 )
-from stepwell_runtime.activation import Activation
+from stepwell_runtime.activation import Activation, Work
+from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.codec import Codec
-from stepwell_runtime.definitions import Definition, StepDefinition, TaskDefinition, WorkflowDefinition
+from stepwell_runtime.definitions import (
+    Definition,
+    StepDefinition,
+    TaskDefinition,
+    WorkflowDefinition,
+)
 from stepwell_runtime.job import Job
 from stepwell_runtime.launch import Launcher
-from stepwell_runtime.work import Work
 
 log = structlog.get_logger("stepwell")
 
@@ -69,7 +73,14 @@ class Worker:
     """Serves its queues from `start` to `stop`."""
 
     def __init__(
-        self, store: Store, settings: WorkerSettings, *, app: object, codec: Codec, clock: Clock, launcher: Launcher
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        *,
+        app: object,
+        codec: Codec,
+        clock: Clock,
+        launcher: Launcher,
     ) -> None:
         self.store, self.settings, self.app = store, settings, app
         self.codec, self.clock, self.launcher = codec, clock, launcher
@@ -84,8 +95,7 @@ class Worker:
         self._live_fences: dict[int, int] = {}
         self._session: Session | None = None
         self._free_steps = settings.step_concurrency or settings.concurrency
-        self._step_queue: deque[tuple[Activation, Work]] = deque()
-        self._unwanted: set[int] = set()
+        self._step_queue: deque[tuple[LocalSteps, Work]] = deque()
         self._reserved = 0
         self._claiming = False
         self._scheduled = False
@@ -106,7 +116,9 @@ class Worker:
             await self._life.enter_async_context(self.settings.lifespan())
         self.context = contextvars.copy_context()
         try:
-            hello = Hello(self.settings.name, list(self.settings.queues), sorted(self.settings.definitions))
+            hello = Hello(
+                self.settings.name, list(self.settings.queues), sorted(self.settings.definitions)
+            )
             self._session = await self.store.open_session(hello, self)
         except BaseException:
             await self._life.aclose()
@@ -176,7 +188,14 @@ class Worker:
         self._scheduled = False
         session = self._session
         free = min(self.settings.concurrency - len(self.held) - self._reserved, LARGEST_CLAIM)
-        if session is None or self._stopping or self._claiming or not self._hungry or free <= 0 or self._blocked:
+        if (
+            session is None
+            or self._stopping
+            or self._claiming
+            or not self._hungry
+            or free <= 0
+            or self._blocked
+        ):
             self._quiet.set()
             return
         self._claiming = True
@@ -207,7 +226,10 @@ class Worker:
         session = self._session
         if session is None or self._stopping or self._blocked or queue not in self.settings.queues:
             return None
-        if len(self.held) + self._reserved >= self.settings.concurrency or identity not in self.settings.definitions:
+        if (
+            len(self.held) + self._reserved >= self.settings.concurrency
+            or identity not in self.settings.definitions
+        ):
             return None
         self._reserved += 1
         return session.worker
@@ -230,29 +252,22 @@ class Worker:
         self._live_fences.pop(claimed.run, None)
         if activation is not None and claimed.live:
             self.held[claimed.run] = activation
-            self._guarded(activation, lambda: activation.resume(claimed))
+            activation.safely(lambda: activation.resume(claimed))
             return
         if activation is not None:
             activation.discard()
-        definition = self.settings.definitions.get(Identity(claimed.kind, claimed.name, claimed.version))
-        one: Activation | Job
+        definition = self.settings.definitions.get(
+            Identity(claimed.kind, claimed.name, claimed.version)
+        )
         if isinstance(definition, WorkflowDefinition):
-            one = Activation(self, claimed, definition)
+            fresh = self.held[claimed.run] = Activation(self, claimed, definition)
+            fresh.safely(lambda: fresh.start(claimed))
         elif isinstance(definition, (TaskDefinition, StepDefinition)):
-            one = Job(self, claimed, definition)
+            job = self.held[claimed.run] = Job(self, claimed, definition)
+            job.start()
         else:
             log.error("no_code", run=claimed.id, name=claimed.name, version=claimed.version)
             self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
-            return
-        self.held[claimed.run] = one
-        self._guarded(one, one.start)
-
-    def _guarded(self, one: Activation | Job, enter: Callable[[], None]) -> None:
-        try:
-            enter()
-        except Exception:
-            log.exception("activation_broke", run=one.id)
-            one.lost()
 
     # --- what activations say ---
 
@@ -287,13 +302,13 @@ class Worker:
             self.zombies += zombies
             log.error("coroutine_will_not_die", run=run_id, kept=len(self.zombies))
 
-    def want_step(self, activation: Activation, work: Work) -> None:
+    def want_step(self, steps: LocalSteps, work: Work) -> None:
         """Run a step now, or as soon as there is a place for it."""
         if self._free_steps > 0:
             self._free_steps -= 1
-            activation.run_step(work)
+            steps.run(work)
         else:
-            self._step_queue.append((activation, work))
+            self._step_queue.append((steps, work))
 
     def unwant_step(self, work: Work) -> None:
         self._step_queue = deque(one for one in self._step_queue if one[1] is not work)
@@ -301,9 +316,9 @@ class Worker:
     def step_done(self) -> None:
         self._free_steps += 1
         if self._step_queue:
-            activation, work = self._step_queue.popleft()
+            steps, work = self._step_queue.popleft()
             self._free_steps -= 1
-            activation.run_step(work)
+            steps.run(work)
 
     # --- what the store says ---
 
@@ -329,5 +344,3 @@ class Worker:
 
 def _ignore(answer: object) -> None:
     """The store takes the run back by itself when this cannot be written."""
-
-

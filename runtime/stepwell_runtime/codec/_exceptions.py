@@ -19,7 +19,8 @@ from stepwell_runtime.errors import StepFailed
 
 MAX_FRAMES: Final = 50
 MAX_CHAIN: Final = 8
-MAX_MEMBERS: Final = 100
+MAX_MEMBERS: Final = 100  # in all, however groups are nested
+MAX_NOTES: Final = 100
 MAX_TEXT: Final = 16_384
 
 _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
@@ -63,62 +64,70 @@ class ErrorInfo:
 
 
 def store_error(error: BaseException, where: str, limit: int) -> bytes:
-    data = _pack(_describe(error, where, limit, MAX_CHAIN, set()))
-    if len(data) > limit:
-        data = _pack(_describe(error, where, 0, MAX_CHAIN, set()))
-    if len(data) > limit:
-        data = _pack(_describe(error, where, 0, 0, set()))
+    for content_limit, chain in ((limit, MAX_CHAIN), (0, MAX_CHAIN), (0, 0)):
+        described = _Description(where, content_limit).of(error, chain)
+        data = _encoder.encode(Ext(tags.ERROR, _encoder.encode(described)))
+        if len(data) <= limit:
+            break
     return data
 
 
-def _pack(described: dict[str, Any]) -> bytes:
-    return _encoder.encode(Ext(tags.ERROR, _encoder.encode(described)))
+class _Description:
+    """One exception with those behind it, each once, as plain data."""
 
+    def __init__(self, where: str, limit: int) -> None:
+        self._where = where
+        self._limit = limit
+        self._seen: set[int] = set()
 
-def _describe(
-    error: BaseException, where: str, limit: int, chain: int, seen: set[int]
-) -> dict[str, Any]:
-    seen.add(id(error))
-    cls = type(error)
-    described: dict[str, Any] = {
-        "type": _clean(cls.__qualname__),
-        "module": _clean(cls.__module__),
-        "message": _message(error),
-        "notes": _notes(error),
-        "frames": _frames(error),
-        **_contents(error, where, limit),
-    }
-    if error.__suppress_context__:
-        described["suppress"] = True
-    for key, linked in (("cause", error.__cause__), ("context", error.__context__)):
-        if linked is not None and chain and id(linked) not in seen:
-            described[key] = _describe(linked, where, limit, chain - 1, seen)
-    if isinstance(error, BaseExceptionGroup) and chain:
-        members: tuple[BaseException, ...] = error.exceptions
-        described["members"] = [
-            _describe(member, where, limit, chain - 1, seen) for member in members[:MAX_MEMBERS]
-        ]
-    return described
-
-
-def _contents(error: BaseException, where: str, limit: int) -> dict[str, Any]:
-    """`ref`, `args` and `attrs`, or `why`: the reason why it comes back as StepFailed."""
-    if isinstance(error, _CONTROL):
-        return {"why": "it would end the code that it is raised in"}
-    try:
-        return {
-            "ref": make_ref(type(error)),
-            "args": write(list(error.args), limit),
-            "attrs": write(dict(_attributes(error)), limit),
+    def of(self, error: BaseException, chain: int) -> dict[str, Any]:
+        self._seen.add(id(error))
+        cls = type(error)
+        described: dict[str, Any] = {
+            "type": _clean(cls.__qualname__),
+            "module": _clean(cls.__module__),
+            "message": _message(error),
+            "notes": _notes(error),
+            "frames": _frames(error),
+            **self._contents(error),
         }
-    except Refused as refused:
-        place = f"{refused.path} is {refused.type_name}: " if refused.path else ""
-        why = f"{place}{refused.reason}"
-    except TooMany:
-        why = "its content is too large"
-    except Exception as failure:  # noqa: BLE001 - properties and __slots__ of a user's class may raise anything
-        why = f"{type(failure).__name__} while reading its content"
-    return {"why": _clean(f"{where}: {why}" if where else why)}
+        if error.__suppress_context__:
+            described["suppress"] = True
+        for key, linked in (("cause", error.__cause__), ("context", error.__context__)):
+            if linked is not None and chain and id(linked) not in self._seen:
+                described[key] = self.of(linked, chain - 1)
+        if isinstance(error, BaseExceptionGroup):
+            described["members"] = self._members(error.exceptions, described, chain)
+        return described
+
+    def _members(
+        self, members: tuple[BaseException, ...], described: dict[str, Any], chain: int
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for member in members:
+            if chain and len(self._seen) < MAX_MEMBERS:
+                found.append(self.of(member, chain - 1))
+        if len(found) < len(members):
+            described["notes"].append(f"{len(members) - len(found)} members were left out here")
+        return found
+
+    def _contents(self, error: BaseException) -> dict[str, Any]:
+        """`ref`, `args` and `attrs`, or `why`: the reason why it comes back as StepFailed."""
+        if isinstance(error, _CONTROL):
+            return {"why": "it would end the code that it is raised in"}
+        args: list[Any] = [] if isinstance(error, BaseExceptionGroup) else list(error.args)
+        try:
+            ref = make_ref(type(error))
+            attrs = write(dict(_attributes(error)), self._limit)
+            return {"ref": ref, "args": write(args, self._limit), "attrs": attrs}
+        except Refused as refused:
+            place = f"{refused.path} is {refused.type_name}: " if refused.path else ""
+            why = f"{place}{refused.reason}"
+        except TooMany:
+            why = "its content is too large"
+        except Exception as failure:  # noqa: BLE001 - properties of a user's class may raise anything
+            why = f"{type(failure).__name__} while reading its content"
+        return {"why": _clean(f"{self._where}: {why}" if self._where else why)}
 
 
 def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
@@ -151,7 +160,7 @@ def _notes(error: BaseException) -> list[str]:
     notes = getattr(error, "__notes__", ())
     if not isinstance(notes, list | tuple):
         return []
-    return [_clean(note) for note in notes[:MAX_MEMBERS] if isinstance(note, str)]
+    return [_clean(note) for note in notes[:MAX_NOTES] if isinstance(note, str)]
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:

@@ -26,10 +26,29 @@ class OpState(Enum):
 class Op:
     """One operation that a branch waits for."""
 
-    __slots__ = ("args", "branch", "command", "digest", "due", "kind", "name", "opened_after", "path", "state")
+    __slots__ = (
+        "args",
+        "branch",
+        "command",
+        "digest",
+        "due",
+        "kind",
+        "name",
+        "opened_after",
+        "path",
+        "state",
+    )
 
-    def __init__(self, path: str, kind: str, name: str, command: Command, branch: Branch, opened_after: int) -> None:
-        self.path, self.kind, self.name, self.command, self.branch = path, kind, name, command, branch
+    def __init__(
+        self, path: str, kind: str, name: str, command: Command, branch: Branch, opened_after: int
+    ) -> None:
+        self.path, self.kind, self.name, self.command, self.branch = (
+            path,
+            kind,
+            name,
+            command,
+            branch,
+        )
         self.opened_after = opened_after
         self.state = OpState.OPEN
         self.due: float | None = None
@@ -71,7 +90,12 @@ class Branch:
         index: int,
         exempt: bool,
     ) -> None:
-        self.execution, self.prefix, self.coroutine, self.context = execution, prefix, coroutine, context
+        self.execution, self.prefix, self.coroutine, self.context = (
+            execution,
+            prefix,
+            coroutine,
+            context,
+        )
         self.group, self.index, self.exempt = group, index, exempt
         self.position = 0
         self.waiting: Op | Group | None = None
@@ -136,7 +160,18 @@ class Undo:
 class Group:
     """The branches of one `parallel` or `race`, and how they ended."""
 
-    __slots__ = ("branches", "command", "decided", "failure", "live", "outcomes", "parent", "path", "started", "was_cancelled")
+    __slots__ = (
+        "branches",
+        "command",
+        "decided",
+        "failure",
+        "live",
+        "outcomes",
+        "parent",
+        "path",
+        "started",
+        "was_cancelled",
+    )
 
     def __init__(self, path: str, command: GroupCommand, parent: Branch) -> None:
         self.path, self.command, self.parent = path, command, parent

@@ -30,7 +30,11 @@ class CallCommand(Command):
     __slots__ = ("args", "definition", "kwargs", "options")
 
     def __init__(
-        self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any], options: CallOptions
+        self,
+        definition: Definition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: CallOptions,
     ) -> None:
         self.definition, self.args, self.kwargs, self.options = definition, args, kwargs, options
 
@@ -71,7 +75,9 @@ class WaitCommand(Command):
 
     __slots__ = ("default", "name", "timeout", "type")
 
-    def __init__(self, name: str, type: Any, timeout: float | None, default: Any = NO_DEFAULT) -> None:
+    def __init__(
+        self, name: str, type: Any, timeout: float | None, default: Any = NO_DEFAULT
+    ) -> None:
         self.name, self.type, self.timeout, self.default = name, type, timeout, default
 
 
@@ -87,7 +93,12 @@ class GroupCommand(Command):
         limit: int | None = None,
         return_exceptions: bool = False,
     ) -> None:
-        self.mode, self.branches, self.limit, self.return_exceptions = mode, branches, limit, return_exceptions
+        self.mode, self.branches, self.limit, self.return_exceptions = (
+            mode,
+            branches,
+            limit,
+            return_exceptions,
+        )
 
 
 CompensationCall = Callable[[Any], Awaitable[Any]]

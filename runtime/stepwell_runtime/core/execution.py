@@ -18,7 +18,15 @@ import msgspec
 
 from stepwell_queue.contract import Kind, Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
-from stepwell_runtime.core.branch import Branch, Group, Op, OpState, Undo, as_coroutine, is_handling_cancel
+from stepwell_runtime.core.branch import (
+    Branch,
+    Group,
+    Op,
+    OpState,
+    Undo,
+    as_coroutine,
+    is_handling_cancel,
+)
 from stepwell_runtime.core.commands import (
     NO_DEFAULT,
     CallCommand,
@@ -160,7 +168,11 @@ class Execution:
     @property
     def wants_rollback(self) -> bool:
         outcome = self.outcome
-        return outcome is not None and outcome.verdict != "completed" and any(not u.discarded for u in self.undos)
+        return (
+            outcome is not None
+            and outcome.verdict != "completed"
+            and any(not u.discarded for u in self.undos)
+        )
 
     @property
     def undo_errors(self) -> list[BaseException]:
@@ -186,7 +198,11 @@ class Execution:
         if not guilty:
             return []
         first = min(guilty)
-        return [seq for seq, opened_after, cut in self.delivered if seq == first or opened_after > first or (cut and seq > first)]
+        return [
+            seq
+            for seq, opened_after, cut in self.delivered
+            if seq == first or opened_after > first or (cut and seq > first)
+        ]
 
     # --- delivery ---
 
@@ -229,7 +245,9 @@ class Execution:
         kind = record.kind
         if kind == RecordKind.STEP_OK or kind == RecordKind.CHILD_OK:
             definition = op.call.definition
-            value = self.codec.decode(record.value, definition.result_type, where=f"the result of {op.kind} {op.name!r}")
+            value = self.codec.decode(
+                record.value, definition.result_type, where=f"the result of {op.kind} {op.name!r}"
+            )
             return value, self._register_own_undo(op, value)
         if kind == RecordKind.TIMER:
             return self._timer_outcome(op)
@@ -240,7 +258,9 @@ class Execution:
         if kind == RecordKind.STEP_CUT:
             return None, Cancelled()
         if kind == RecordKind.CHILD_CANCELLED:
-            return None, Cancelled() if op.state is OpState.SETTLING else self._child_cancelled(record)
+            return None, Cancelled() if op.state is OpState.SETTLING else self._child_cancelled(
+                record
+            )
         error = self._throwable(record.value)
         self._failures.append((record.seq, error))
         return None, error
@@ -250,13 +270,19 @@ class Execution:
         if not isinstance(command, WaitCommand):
             return None, None
         if command.default is not NO_DEFAULT:
-            default = self.codec.encode(command.default, f"the default of wait_for_signal({command.name!r})")
+            default = self.codec.encode(
+                command.default, f"the default of wait_for_signal({command.name!r})"
+            )
             return self.codec.decode(default), None
         return None, SignalTimeout(command.name, command.timeout or 0.0)
 
     def _register_own_undo(self, op: Op, value: Any) -> BaseException | None:
         definition = op.call.definition
-        if not isinstance(definition, StepDefinition) or definition.compensate is None or self.rolling_back:
+        if (
+            not isinstance(definition, StepDefinition)
+            or definition.compensate is None
+            or self.rolling_back
+        ):
             return None
         try:
             self.register_undo(call_command(definition.compensate(value)))
@@ -266,13 +292,17 @@ class Execution:
 
     def _throwable(self, data: bytes) -> BaseException:
         error = self.codec.decode_error(data)
-        if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
+        if isinstance(error, Exception) and not isinstance(
+            error, (StopIteration, StopAsyncIteration)
+        ):
             return error
         return StepFailed(type(error).__name__, str(error))
 
     def _child_cancelled(self, record: Record) -> RunCancelled:
         reason = self.codec.to_json(record.value) if record.value else ""
-        return RunCancelled(record.name if not record.path else f"{self.facts.id}/{record.path}", str(reason or ""))
+        return RunCancelled(
+            record.name if not record.path else f"{self.facts.id}/{record.path}", str(reason or "")
+        )
 
     def _deliver_signal(self, record: Record) -> None:
         waiting = self._waits.get(record.name)
@@ -304,7 +334,9 @@ class Execution:
     def _join_outcome(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
         assert isinstance(op.command, JoinCommand)
         if record.kind == RecordKind.CHILD_OK:
-            return self.codec.decode(record.value, op.command.result_type, where=f"the result of run {record.name!r}"), None
+            return self.codec.decode(
+                record.value, op.command.result_type, where=f"the result of run {record.name!r}"
+            ), None
         if record.kind == RecordKind.CHILD_CANCELLED:
             return None, self._child_cancelled(record)
         error = self._throwable(record.value)
@@ -319,7 +351,7 @@ class Execution:
 
     @property
     def cancel_name(self) -> str | None:
-        """"cancel" or "deadline", once the run is being cancelled."""
+        """ "cancel" or "deadline", once the run is being cancelled."""
         return self._cancel_name
 
     @property
@@ -330,7 +362,9 @@ class Execution:
 
     def register_undo(self, call: CallCommand) -> Undo:
         """Put a call on the undo stack, with its arguments as they are now."""
-        args = self.codec.encode([list(call.args), call.kwargs], f"the arguments of undo {call.definition.name!r}")
+        args = self.codec.encode(
+            [list(call.args), call.kwargs], f"the arguments of undo {call.definition.name!r}"
+        )
         undo = Undo(len(self.undos), call, args)
         if not self.rolling_back:
             self.undos.append(undo)
@@ -338,7 +372,11 @@ class Execution:
 
     def _begin_rollback(self, record: Record) -> None:
         if self.outcome is None or self.outcome.verdict == "completed":
-            raise Diverged("the end", "a failure that began the rollback", self.outcome.verdict if self.outcome else "more operations")
+            raise Diverged(
+                "the end",
+                "a failure that began the rollback",
+                self.outcome.verdict if self.outcome else "more operations",
+            )
         self.rolling_back = True
         self._pending_undos = [undo for undo in self.undos if not undo.discarded]
         self._next_undo()
@@ -361,13 +399,27 @@ class Execution:
         args, kwargs = self.codec.decode(undo.args)
         call = undo.call
         command = type(call)(call.definition, tuple(args), kwargs, call.options)
-        branch = self._branch(f"~{undo.index}.", as_coroutine(command), self._context.copy(), None, undo.index, exempt=True)
+        branch = self._branch(
+            f"~{undo.index}.",
+            as_coroutine(command),
+            self._context.copy(),
+            None,
+            undo.index,
+            exempt=True,
+        )
         self._ready.append((branch, None, None))
 
     # --- running branches ---
 
     def _branch(
-        self, prefix: str, coroutine: Coroutine[Any, Any, Any], context: Context, group: Group | None, index: int, *, exempt: bool
+        self,
+        prefix: str,
+        coroutine: Coroutine[Any, Any, Any],
+        context: Context,
+        group: Group | None,
+        index: int,
+        *,
+        exempt: bool,
     ) -> Branch:
         branch = Branch(self, prefix, coroutine, context, group, index, exempt)
         context.run(current.set, branch)
@@ -396,7 +448,11 @@ class Execution:
         result: Any = None
         command: Any = None
         try:
-            command = branch.context.run(coroutine.send, value) if error is None else branch.context.run(coroutine.throw, error)
+            command = (
+                branch.context.run(coroutine.send, value)
+                if error is None
+                else branch.context.run(coroutine.throw, error)
+            )
         except StopIteration as stop:
             result = stop.value
         except BaseException as caught:  # whatever user code raises is this branch's outcome
@@ -424,7 +480,9 @@ class Execution:
             return
         try:
             op = self._op(branch, command, path)
-        except Exception as error:  # arguments that cannot be encoded: raised where the operation is awaited
+        except (
+            Exception
+        ) as error:  # arguments that cannot be encoded: raised where the operation is awaited
             self._ended.add(path)
             self._ready.append((branch, None, error))
             return
@@ -467,7 +525,10 @@ class Execution:
         else:
             kind = "start" if isinstance(command, StartCommand) else "child"
         op = Op(path, kind, definition.name, command, branch, after)
-        op.args = self.codec.encode([list(command.args), command.kwargs], f"the arguments of {definition.word} {definition.name!r} at path {path}")
+        op.args = self.codec.encode(
+            [list(command.args), command.kwargs],
+            f"the arguments of {definition.word} {definition.name!r} at path {path}",
+        )
         op.digest = zlib.crc32(op.args)
         return op
 
@@ -522,7 +583,9 @@ class Execution:
         group.live += 1
         coroutine = as_coroutine(group.command.branches[index])
         context = group.parent.context.copy()
-        branch = self._branch(f"{group.path}.{index}.", coroutine, context, group, index, exempt=exempt)
+        branch = self._branch(
+            f"{group.path}.{index}.", coroutine, context, group, index, exempt=exempt
+        )
         group.branches.append(branch)
         self._ready.append((branch, None, None))
 
@@ -550,17 +613,25 @@ class Execution:
     def _judge(self, value: Any, error: BaseException | None) -> Outcome:
         if error is None:
             try:
-                return Outcome("completed", self.codec.encode(value, f"the result of workflow {self.facts.workflow!r}"))
+                return Outcome(
+                    "completed",
+                    self.codec.encode(value, f"the result of workflow {self.facts.workflow!r}"),
+                )
             except Exception as refused:  # a result that cannot be stored fails the run, like any other error of its code
                 return Outcome("failed", error=refused)
         if isinstance(error, Cancelled):
             if self._cancel_name == "deadline":
-                return Outcome("failed", error=DeadlineExceeded(f"run {self.facts.id!r} did not end by its deadline"))
+                return Outcome(
+                    "failed",
+                    error=DeadlineExceeded(f"run {self.facts.id!r} did not end by its deadline"),
+                )
             if self._cancel_name is not None:
                 return Outcome("cancelled", error=error)
         return Outcome("failed", error=error)
 
-    def _racer_ended(self, group: Group, branch: Branch, value: Any, error: BaseException | None) -> None:
+    def _racer_ended(
+        self, group: Group, branch: Branch, value: Any, error: BaseException | None
+    ) -> None:
         if group.decided:
             return
         group.decided = True
@@ -570,7 +641,9 @@ class Execution:
         for other in group.branches:
             self._cancel(other)
 
-    def _parallel_ended(self, group: Group, branch: Branch, value: Any, error: BaseException | None) -> None:
+    def _parallel_ended(
+        self, group: Group, branch: Branch, value: Any, error: BaseException | None
+    ) -> None:
         if error is None:
             group.outcomes[branch.index] = value
         elif isinstance(error, Cancelled):
@@ -583,7 +656,9 @@ class Execution:
             for other in group.branches:
                 self._cancel(other)
         else:
-            group.failure.add_note(f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: {error}")
+            group.failure.add_note(
+                f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: {error}"
+            )
         while group.room:
             self._start_branch(group, group.parent.exempt or branch.exempt)
         if not group.live:

@@ -41,7 +41,9 @@ class GuardLoop:
         self._refuse("asyncio.current_task", _REMEDY["current_task"])
 
     def _refuse(self, what: str, remedy: str) -> NoReturn:
-        error = NotDurable(f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}")
+        error = NotDurable(
+            f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}"
+        )
         self._violations.violation = error
         raise error
 

@@ -1,0 +1,6 @@
+"""One workflow run in the hands of a worker: replay, execute what it asks for, journal, park or end."""
+
+from stepwell_runtime.activation._activation import Activation as Activation
+from stepwell_runtime.activation._work import Work as Work
+
+__all__ = ["Activation", "Work"]

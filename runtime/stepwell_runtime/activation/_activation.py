@@ -1,0 +1,521 @@
+"""The pump of one claimed run: deliver, carry out, and conclude, park or hand back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from stepwell_queue.contract import (
+    Claimed,
+    Finish,
+    InboxKind,
+    InboxRow,
+    OpenOp,
+    Phase,
+    Record,
+    RecordKind,
+    Reschedule,
+    Rollback,
+    Settle,
+    Status,
+    Verb,
+)
+from stepwell_queue.errors import StaleFence
+from stepwell_runtime.activation._children import Children
+from stepwell_runtime.activation._facts import facts_of
+from stepwell_runtime.activation._journal import JournalWriter
+from stepwell_runtime.activation._steps import LocalSteps
+from stepwell_runtime.activation._timers import Timers
+from stepwell_runtime.activation._work import ROW_KIND, Stage, Work
+from stepwell_runtime.codec import DecodingError
+from stepwell_runtime.core.branch import OpState
+from stepwell_runtime.core.execution import Execution
+from stepwell_runtime.definitions import WorkflowDefinition
+from stepwell_runtime.errors import Diverged, WorkerCrashed
+from stepwell_runtime.launch import decode_arguments
+
+if TYPE_CHECKING:
+    from stepwell_runtime.worker import Worker
+
+log = structlog.get_logger("stepwell")
+_encode_seqs = msgspec.msgpack.Encoder().encode
+_decode_seqs = msgspec.msgpack.Decoder(list[int]).decode
+
+_CHILD_RECORD = {Status.COMPLETED: RecordKind.CHILD_OK, Status.FAILED: RecordKind.CHILD_FAILED}
+_NAMED_IN_WAITING = 4
+
+
+class Activation:
+    """A claimed workflow run. All methods run on the loop; nothing here waits."""
+
+    def __init__(self, worker: Worker, claimed: Claimed, definition: WorkflowDefinition) -> None:
+        self.worker, self.definition = worker, definition
+        self.run, self.id, self.parent = claimed.run, claimed.id, claimed.parent
+        self.seed = f"{claimed.id}/{claimed.nonce}/{claimed.generation}"
+        self.execution: Execution | None = None
+        self.works: dict[str, Work] = {}
+        self.ended = False
+        self.journal = JournalWriter(worker.store, worker.clock, claimed.run, claimed.fence, self)
+        self.timers = Timers(worker.clock, claimed.deadline, self._woken)
+        self.steps = LocalSteps(self)
+        self.children = Children(self)
+        self._seen: set[int] = set()
+        self._concluding = False
+        self._roll_back_ordered = False
+        self._retry: InboxRow | None = None
+
+    @property
+    def fence(self) -> int:
+        return self.journal.fence
+
+    # --- entering ---
+
+    def start(self, claimed: Claimed) -> None:
+        """Replay the journal of a fresh claim and go on."""
+        if claimed.crashes > self.definition.max_crashes:
+            # Failing its running steps did not help, so it is the workflow's own code that kills the process.
+            self._settle(
+                Status.STUCK,
+                WorkerCrashed(f"run {self.id!r}: its worker died {claimed.crashes} times in a row"),
+            )
+            return
+        worker, definition = self.worker, self.definition
+        try:
+            args, kwargs = decode_arguments(
+                worker.codec, definition, claimed.args, trusted=worker.trusts_clients
+            )
+        except DecodingError as error:
+            self._settle(Status.STUCK, error)
+            return
+        self.execution = execution = Execution(
+            lambda: definition.fn(*args, **kwargs),
+            facts_of(claimed),
+            seed=self.seed,
+            now=claimed.created,
+            codec=worker.codec,
+            context=worker.context.copy(),
+        )
+        self.journal.next_seq = claimed.journal[-1].seq + 1 if claimed.journal else 0
+        self.journal.had_rows = bool(claimed.open_ops)
+        execution.replaying = claimed.fence > 1
+        execution.begin()
+        self._replay(execution, claimed.journal)
+        execution.replaying = False
+        if execution.stuck is None:
+            self._take_up(execution, claimed)
+        if claimed.inbox:
+            self._absorb(execution, claimed.inbox)
+
+    def resume(self, claimed: Claimed) -> None:
+        """Go on with the live coroutine of a run that this worker parked."""
+        assert self.execution is not None
+        self.journal.fence = claimed.fence
+        if claimed.inbox:
+            self._absorb(self.execution, claimed.inbox)
+
+    def _replay(self, execution: Execution, journal: Sequence[Record]) -> None:
+        voided: set[int] = set()
+        for record in journal:
+            if record.kind == RecordKind.REOPEN and record.name == "retry":
+                voided.update(_decode_seqs(record.value))
+        for record in journal:
+            if record.seq in voided:
+                continue
+            if record.kind == RecordKind.CANCEL and record.name == "deadline":
+                self.timers.deadline = None
+            elif record.kind == RecordKind.ROLL_BACK:
+                self._roll_back_ordered = True
+            execution.deliver(record)
+            if execution.stuck is not None:
+                return
+        execution.seq = self.journal.next_seq
+
+    def _take_up(self, execution: Execution, claimed: Claimed) -> None:
+        """Give the open operations what was stored of them (due times, failures, children), and begin them."""
+        for op in execution.take_opened():
+            self.works[op.path] = Work(op)
+        for row in claimed.open_ops:
+            self._take_up_row(execution, row)
+            if execution.stuck is not None:
+                return
+        now = self.worker.clock.now()
+        crashed = claimed.crashes >= self.definition.max_crashes
+        for work in list(self.works.values()):
+            # Whether an earlier claim has begun this step is not known; if it may have, it must reach an outcome.
+            work.begun = claimed.fence > 1 and (not work.row or work.due is None or work.due <= now)
+            if crashed and work.begun and work.op.kind == "step":
+                self.steps.fail_crashed(work, claimed.crashes)
+            else:
+                self._begin(work)
+
+    def _take_up_row(self, execution: Execution, row: OpenOp) -> None:
+        work = self.works.get(row.path)
+        recorded = f"an open {row.kind} {row.name!r}"
+        if work is not None:
+            if ROW_KIND.get(work.op.kind) != row.kind or work.op.name != row.name:
+                execution.stuck = Diverged(row.path, recorded, f"{work.op.kind} {work.op.name!r}")
+                return
+            work.row, work.due = True, row.due
+            if row.kind == "retry":
+                work.failures, work.error = row.attempt, row.value
+            elif row.kind in ("child", "remote"):
+                work.child_id = row.value.decode()
+        elif execution.was_asked(row.path):
+            self.journal.close(row.path)
+            if row.kind in ("child", "remote"):
+                self.journal.cancel_child(row.value.decode())
+        else:
+            execution.stuck = Diverged(row.path, recorded, "nothing there")
+
+    # --- what comes from outside ---
+
+    def told(self, rows: Sequence[InboxRow]) -> None:
+        """Absorb inbox rows and go on."""
+        execution = self.execution
+        if not self.ended and execution is not None:
+            self.safely(lambda: self._absorb(execution, rows))
+
+    def _absorb(self, execution: Execution, rows: Sequence[InboxRow]) -> None:
+        """Turn inbox rows into journal records, which are delivered once committed."""
+        records: list[Record] = []
+        absorbed: list[int] = []
+        phase: int | None = None
+        for row in rows:
+            if row.id in self._seen:
+                continue
+            self._seen.add(row.id)
+            if row.kind == InboxKind.RETRY:
+                self._retry = row
+                continue
+            if row.kind == InboxKind.CHILD_ENDED and row.path and not execution.was_asked(row.path):
+                execution.stuck = Diverged(
+                    row.path, f"the end of child {row.name!r}", "nothing there"
+                )
+                break
+            if row.kind == InboxKind.RESUME_ROLLBACK:
+                phase = Phase.ROLLING_BACK
+            records.append(self._inbox_record(row))
+            absorbed.append(row.id)
+        if records:
+            self.journal.append(
+                records, closed=[r.path for r in records if r.path], absorbed=absorbed, phase=phase
+            )
+
+    def _inbox_record(self, row: InboxRow) -> Record:
+        record, kind = self.journal.record, row.kind
+        if kind == InboxKind.SIGNAL:
+            return record(RecordKind.SIGNAL, "", row.name, row.value)
+        if kind == InboxKind.CANCEL:
+            return record(RecordKind.CANCEL, "", "cancel", row.value)
+        if kind == InboxKind.CHILD_ENDED:
+            word = _CHILD_RECORD.get(Status(row.status), RecordKind.CHILD_CANCELLED)
+            work = self.works.get(row.path)
+            if work is None:
+                return record(word, row.path, row.name, row.value)
+            work.stage = Stage.RECORDED
+            return record(word, row.path, work.op.name, row.value)
+        if kind == InboxKind.ROLL_BACK:
+            self._roll_back_ordered = True
+            return record(RecordKind.ROLL_BACK, "", row.name, row.value)
+        assert kind == InboxKind.RESUME_ROLLBACK
+        return record(RecordKind.REOPEN, "", "resume_rollback")
+
+    def committed(self, records: Sequence[Record]) -> None:
+        """Deliver records that are durable now, one at a time, and go on."""
+        if not self.ended:
+            self.safely(lambda: self._deliver(records))
+
+    def _deliver(self, records: Sequence[Record]) -> None:
+        execution = self.execution
+        assert execution is not None
+        for record in records:
+            if record.path:
+                self.works.pop(record.path, None)
+            execution.deliver(record)
+
+    def refused(self, error: Exception) -> None:
+        if self.ended:
+            return
+        if isinstance(error, StaleFence):
+            self.lost()
+        else:
+            self._settle(Status.STUCK, error)
+
+    def lost(self) -> None:
+        """Another worker holds the run now: drop everything, write nothing."""
+        if not self.ended:
+            log.warning("run_lost", run=self.id, fence=self.fence)
+            self._released()
+
+    def leave(self) -> None:
+        """Hand the run back as soon as what it is doing has settled; begin nothing new."""
+        self.steps.leaving = True
+        for work in self.works.values():
+            self.steps.unqueue(work)
+        self.safely(lambda: None)
+
+    def hand_back(self) -> None:
+        """Stop what still runs, which no longer counts, and let another worker begin anew."""
+        for work in self.works.values():
+            self.steps.drop(work)
+        if not self._concluding and not self.ended:
+            self._give_up(Reschedule(self.run, self.fence, None))
+
+    def discard(self) -> None:
+        """Close the coroutines."""
+        if self.execution is not None:
+            self.execution.close()
+            self.worker.bury(self.execution.zombies, self.id)
+        self.works.clear()
+
+    @property
+    def running_names(self) -> list[str]:
+        return [work.op.name for work in self.works.values() if work.stage is Stage.RUNNING]
+
+    def _woken(self) -> None:
+        self.safely(lambda: None)
+
+    def safely(self, change: Callable[[], None]) -> None:
+        """Apply a change, then pump; a defect of the runtime itself leaves the run stuck, and says so."""
+        try:
+            change()
+            self._pump()
+        except Exception as error:
+            log.exception("activation_broke", run=self.id)
+            if not self.ended and not self._concluding:
+                self._settle(Status.STUCK, error)
+
+    # --- the pump ---
+
+    def _pump(self) -> None:
+        """Carry out whatever the code has asked for; conclude, park or hand back when nothing else is left to do."""
+        execution = self.execution
+        if self.ended or execution is None:
+            return
+        if execution.stuck is not None:
+            if not self.journal.in_flight and not self._concluding:
+                self._settle(Status.STUCK, execution.stuck)
+            return
+        if execution.withdrawn:
+            self._withdraw(execution)
+        if execution.opened:
+            for op in execution.take_opened():
+                work = self.works[op.path] = Work(op)
+                self._begin(work)
+        if self._concluding:
+            return
+        self._fire_due(execution)
+        if self.children.has_some:
+            self.children.submit()
+        if self.steps.running or self.steps.queued or self.journal.in_flight:
+            if self.journal.has_changes:
+                self.journal.append(())
+            self.timers.arm()
+        else:
+            self._rest(execution)
+
+    def _begin(self, work: Work) -> None:
+        kind = work.op.kind
+        if work.op.state is OpState.ENDED:
+            self.forget(work)
+        elif kind == "step":
+            self.steps.begin(work)
+        elif kind in ("child", "remote", "start"):
+            self.children.begin(work)
+        elif work.due is not None:
+            if work.row:
+                self.timers.note(work.due)
+            else:
+                self.open_row(work)
+
+    def open_row(self, work: Work) -> None:
+        """Store the operation with the next write."""
+        if work.due is not None:
+            self.timers.note(work.due)
+        self.journal.open(work.open_row())
+
+    def forget(self, work: Work) -> None:
+        """The operation is over without a record."""
+        self.works.pop(work.op.path, None)
+        if work.row:
+            self.journal.close(work.op.path)
+
+    def _withdraw(self, execution: Execution) -> None:
+        for op in execution.take_withdrawn():
+            work = self.works.get(op.path)
+            if work is None or work.stage is Stage.RECORDED:
+                continue
+            if op.kind == "step":
+                self.steps.withdraw(work)
+            elif op.kind in ("child", "remote", "start"):
+                self.children.withdraw(work)
+            else:
+                self.forget(work)
+
+    def _fire_due(self, execution: Execution) -> None:
+        timers = self.timers
+        due = timers.next_due
+        if due is None:
+            return
+        now = self.worker.clock.now()
+        if due > now:
+            return
+        if timers.deadline is not None and timers.deadline <= now:
+            timers.deadline = None
+            if execution.outcome is None:
+                self.journal.append((self.journal.record(RecordKind.CANCEL, "", "deadline"),))
+        timers.earliest = None
+        for work in list(self.works.values()):
+            if work.stage is not Stage.WAITING or work.due is None:
+                continue
+            if work.due > now:
+                timers.note(work.due)
+            elif work.op.kind == "step":
+                self.steps.queue(work)
+            elif work.op.kind in ("sleep", "wait"):
+                work.stage = Stage.RECORDED
+                record = self.journal.record(RecordKind.TIMER, work.op.path, work.op.name)
+                self.journal.append((record,), closed=(work.op.path,) if work.row else ())
+
+    # --- giving up the claim ---
+
+    def _rest(self, execution: Execution) -> None:
+        """Nothing runs and nothing is on its way: reopen, conclude, hand back, or park."""
+        if self._retry is not None:
+            self._reopen(execution, self._retry)
+        elif execution.outcome is not None and (
+            not execution.rolling_back or execution.rolled_back
+        ):
+            self._conclude(execution)
+        elif self.steps.leaving:
+            if self.journal.has_changes:
+                self.journal.append(())
+            else:
+                self._give_up(Reschedule(self.run, self.fence, None))
+        elif self.journal.has_cancels:
+            self.journal.append(())
+        else:
+            self._park(execution)
+
+    def _conclude(self, execution: Execution) -> None:
+        outcome = execution.outcome
+        assert outcome is not None
+        error = outcome.error
+        if error is None:
+            self._finish(execution, Status.COMPLETED, outcome.value, Rollback.NONE)
+            return
+        codec = self.worker.codec
+        where = f"run {self.id!r}"
+        if not execution.rolling_back:
+            if (
+                outcome.verdict == "failed"
+                and self.definition.on_failure == "hold"
+                and not self._roll_back_ordered
+            ):
+                self._settle(Status.HELD, error)
+                return
+            if execution.wants_rollback:
+                record = self.journal.record(
+                    RecordKind.FAILURE, "", outcome.verdict, codec.encode_error(error, where)
+                )
+                self.journal.append((record,), phase=Phase.ROLLING_BACK)
+                return
+        undo_errors = execution.undo_errors
+        rollback = Rollback.NONE
+        if execution.rolling_back:
+            rollback = Rollback.INCOMPLETE if undo_errors else Rollback.COMPLETE
+        for failed in undo_errors:
+            error.add_note(
+                f"rollback incomplete: an undo failed with {type(failed).__name__}: {failed}"
+            )
+        if outcome.verdict == "cancelled":
+            self._finish(execution, Status.CANCELLED, execution.cancel_reason, rollback)
+        else:
+            self._finish(execution, Status.FAILED, codec.encode_error(error, where), rollback)
+
+    def _finish(
+        self, execution: Execution, status: Status, value: bytes, rollback: Rollback
+    ) -> None:
+        if execution.unread_signals:
+            log.info("signals_unread", run=self.id, count=execution.unread_signals)
+        now = self.worker.clock.now()
+        self._give_up(
+            Finish(
+                self.run, self.fence, status, value, now, rollback, self.parent, self.journal.clean
+            )
+        )
+
+    def _settle(self, status: Status, error: BaseException) -> None:
+        if status is Status.STUCK:
+            log.error("run_stuck", run=self.id, workflow=self.definition.name, reason=str(error))
+        data = self.worker.codec.encode_error(error, f"run {self.id!r}")
+        self._give_up(Settle(self.run, self.fence, status, data))
+
+    def _reopen(self, execution: Execution, row: InboxRow) -> None:
+        """Void what stands in the way of a retry, and be claimed anew."""
+        self._concluding, self._retry = True, None
+        record = self.journal.record(
+            RecordKind.REOPEN, "", "retry", _encode_seqs(execution.retry_voids())
+        )
+
+        def answered(answer: None | Exception) -> None:
+            if self.ended:
+                return
+            if answer is None:
+                self._give_up(Reschedule(self.run, self.fence, None))
+            else:
+                self.refused(answer)
+
+        self.journal.reopen(record, row.id, answered)
+
+    def _give_up(self, verb: Verb[None]) -> None:
+        """Submit what ends this claim."""
+        self._concluding = True
+        self.timers.disarm()
+
+        def answered(answer: None | Exception) -> None:
+            if self.ended:
+                return
+            if isinstance(answer, StaleFence):
+                self.lost()
+                return
+            if answer is not None:
+                log.error("run_not_released", run=self.id, error=str(answer))
+            self._released()
+
+        self.journal.last(verb, answered)
+
+    def _released(self) -> None:
+        self.ended = True
+        self.timers.disarm()
+        for work in self.works.values():
+            self.steps.drop(work)
+        self.discard()
+        self.worker.released(self)
+
+    def _park(self, execution: Execution) -> None:
+        self._concluding = True
+        self.timers.disarm()
+
+        def answered(answer: Any) -> None:
+            self._concluding = False
+            if self.ended:
+                return
+            if isinstance(answer, Exception):
+                self.refused(answer)
+            elif answer:
+                self.told(answer)
+            else:
+                self.worker.parked(self)
+
+        self.journal.park(self.timers.next_due, _waiting(execution), answered)
+
+
+def _waiting(execution: Execution) -> str:
+    """Say for people what a run waits for."""
+    words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
+    ops = execution.waits_for()[:_NAMED_IN_WAITING]
+    return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops)

@@ -1,0 +1,172 @@
+"""How one activation writes: records in order, and the changes of open operations that gather between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from stepwell_queue.clock import Clock
+from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, RecordKind, Store, Verb
+
+Answered = Callable[[Any], None]
+
+
+class Reader(Protocol):
+    """Who is told what has been committed, or was refused."""
+
+    def committed(self, records: Sequence[Record]) -> None: ...
+    def refused(self, error: Exception) -> None: ...
+
+
+class JournalWriter:
+    """Numbers records, gathers changes, and counts what is on its way."""
+
+    __slots__ = (
+        "_cancels",
+        "_clock",
+        "_closed",
+        "_opened",
+        "_reader",
+        "_store",
+        "fence",
+        "had_rows",
+        "in_flight",
+        "next_seq",
+        "run",
+    )
+
+    def __init__(self, store: Store, clock: Clock, run: int, fence: int, reader: Reader) -> None:
+        self._store, self._clock, self._reader = store, clock, reader
+        self.run, self.fence = run, fence
+        self.next_seq = 0
+        self.in_flight = 0
+        self.had_rows = False
+        self._opened: list[OpenOp] = []
+        self._closed: list[str] = []
+        self._cancels: list[str] = []
+
+    def record(self, kind: RecordKind, path: str, name: str, value: bytes = b"") -> Record:
+        """Return the next record, which must be appended at once."""
+        record = Record(self.next_seq, kind, path, name, value, self._clock.now())
+        self.next_seq += 1
+        return record
+
+    def step_record(
+        self,
+        kind: RecordKind,
+        path: str,
+        name: str,
+        value: bytes,
+        attempt: int,
+        started: float,
+        digest: int,
+    ) -> Record:
+        record = Record(
+            self.next_seq, kind, path, name, value, self._clock.now(), attempt, started, digest
+        )
+        self.next_seq += 1
+        return record
+
+    # --- changes that ride with the next write ---
+
+    def open(self, row: OpenOp) -> None:
+        self._opened.append(row)
+
+    def close(self, path: str) -> None:
+        self._closed.append(path)
+
+    def cancel_child(self, id: str) -> None:
+        self._cancels.append(id)
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._opened or self._closed or self._cancels)
+
+    @property
+    def has_cancels(self) -> bool:
+        """Whether children wait to be told of their cancellation, which parking does not do."""
+        return bool(self._cancels)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing but records was ever written for this run."""
+        return not (self.had_rows or self._opened or self._closed)
+
+    def _take_changes(self) -> tuple[list[OpenOp], list[str], list[str]]:
+        changes = self._opened, self._closed, self._cancels
+        if changes != ([], [], []):
+            self.had_rows = True
+            self._opened, self._closed, self._cancels = [], [], []
+        return changes
+
+    # --- writes ---
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        closed: Sequence[str] = (),
+        absorbed: Sequence[int] = (),
+        phase: int | None = None,
+    ) -> None:
+        """Write records together with all gathered changes; they are delivered once committed."""
+        if self._opened or self._closed or self._cancels:
+            opened, more_closed, cancels = self._take_changes()
+            closed = [*more_closed, *closed]
+            verb = Append(
+                self.run, self.fence, records, closed, opened, absorbed, (), cancels, phase
+            )
+        else:
+            verb = Append(self.run, self.fence, records, closed, (), absorbed, (), (), phase)
+        self.in_flight += 1
+
+        def answered(answer: None | Exception) -> None:
+            self.in_flight -= 1
+            if answer is None:
+                self._reader.committed(records)
+            else:
+                self._reader.refused(answer)
+
+        self._store.submit(verb, answered)
+
+    def append_children(self, rows: Sequence[tuple[str, NewRun]], answered: Answered) -> None:
+        """Insert children with all gathered changes. No record rides along, so that a refusal leaves no gap in the journal."""
+        opened, closed, cancels = self._take_changes()
+
+        def refusable(answer: None | Exception) -> None:
+            if answer is not None:
+                self._opened, self._closed, self._cancels = (
+                    opened + self._opened,
+                    closed + self._closed,
+                    cancels + self._cancels,
+                )
+            answered(answer)
+
+        self._counted(
+            Append(self.run, self.fence, (), closed, opened, (), rows, cancels), refusable
+        )
+
+    def drop_opened(self, paths: set[str]) -> None:
+        """Forget rows that were gathered but must not be written."""
+        self._opened = [row for row in self._opened if row.path not in paths]
+
+    def park(self, due: float | None, waiting: str, answered: Answered) -> None:
+        opened, closed, _ = self._take_changes()
+        self._counted(Park(self.run, self.fence, due, waiting, opened, closed), answered)
+
+    def reopen(self, record: Record, inbox_id: int, answered: Answered) -> None:
+        """Write the record of a retry, which is not delivered: the run is replayed afresh."""
+        self._counted(Append(self.run, self.fence, (record,), (), (), (inbox_id,)), answered)
+
+    def last(self, verb: Verb[None], answered: Answered) -> None:
+        """Submit what gives up the claim."""
+        self._counted(verb, answered)
+
+    def _counted(self, verb: Verb[Any], answered: Answered) -> None:
+        self.in_flight += 1
+
+        def count(answer: Any) -> None:
+            self.in_flight -= 1
+            answered(answer)
+
+        self._store.submit(verb, count)

@@ -1,0 +1,190 @@
+"""The steps that run inside an activation: attempts, retries, cuts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from stepwell_queue.contract import RecordKind
+from stepwell_queue.errors import StepwellError
+from stepwell_runtime.activation._work import Stage, Work
+from stepwell_runtime.attempt import Attempt
+from stepwell_runtime.core.branch import OpState
+from stepwell_runtime.errors import RetryLater, WorkerCrashed
+from stepwell_runtime.scope import StepScope
+
+if TYPE_CHECKING:
+    from stepwell_runtime.activation._activation import Activation
+
+log = structlog.get_logger("stepwell")
+
+
+class LocalSteps:
+    """Executes the steps of one run in its worker."""
+
+    __slots__ = ("_activation", "_worker", "leaving", "queued", "running")
+
+    def __init__(self, activation: Activation) -> None:
+        self._activation, self._worker = activation, activation.worker
+        self.running = 0
+        self.queued = 0
+        self.leaving = False  # begin nothing new
+
+    # --- beginning ---
+
+    def begin(self, work: Work) -> None:
+        """Do what a step that the code has asked for needs: a cut, a wait for its next attempt, or an attempt."""
+        if work.op.state is OpState.SETTLING and not work.begun:
+            self._cut(work)
+        elif work.row and work.due is not None and work.due > self._worker.clock.now():
+            self._activation.timers.note(work.due)
+        else:
+            self.queue(work)
+
+    def queue(self, work: Work) -> None:
+        if not self.leaving:
+            work.stage = Stage.QUEUED
+            self.queued += 1
+            self._worker.want_step(self, work)
+
+    def unqueue(self, work: Work) -> None:
+        if work.stage is Stage.QUEUED:
+            work.stage = Stage.WAITING
+            self.queued -= 1
+            self._worker.unwant_step(work)
+
+    def run(self, work: Work) -> None:
+        """Begin an attempt; the worker has a free place for it."""
+        op, activation, worker = work.op, self._activation, self._worker
+        policy = work.policy
+        assert policy is not None
+        args, kwargs = worker.codec.decode(op.args)
+        scope = StepScope(
+            activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
+        )
+        started = worker.clock.now()
+
+        def ended(value: Any, error: BaseException | None) -> None:
+            self._ended(work, started, value, error)
+
+        work.attempt = Attempt(
+            op.call.definition, args, kwargs, scope, policy.timeout, worker.threads, ended
+        )
+        work.stage = Stage.RUNNING
+        work.begun = True
+        self.queued -= 1
+        self.running += 1
+        work.attempt.begin(worker.loop, op.branch.context)
+
+    # --- ending ---
+
+    def _ended(self, work: Work, started: float, value: Any, error: BaseException | None) -> None:
+        self.running -= 1
+        work.attempt = None
+        self._worker.step_done()
+        if not self._activation.ended:
+            self._activation.safely(lambda: self._take_outcome(work, started, value, error))
+
+    def _take_outcome(
+        self, work: Work, started: float, value: Any, error: BaseException | None
+    ) -> None:
+        op = work.op
+        if op.state is OpState.ENDED:
+            self._activation.forget(work)
+        elif error is None:
+            try:
+                where = f"the result of step {op.name!r} at path {op.path} of run {self._activation.id!r}"
+                data = self._worker.codec.encode(value, where)
+            except StepwellError as refused:
+                self._failed(work, started, refused, final=True)
+            else:
+                self._record(work, RecordKind.STEP_OK, data, started)
+        elif isinstance(error, RetryLater):
+            self._postpone(work, error.delay)
+        else:
+            self._failed(work, started, error, final=False)
+
+    def _postpone(self, work: Work, delay: float) -> None:
+        work.begun = False
+        if work.op.state is OpState.SETTLING:
+            self._cut(work)
+        else:
+            self._wait(work, delay)
+
+    def _failed(self, work: Work, started: float, error: BaseException, *, final: bool) -> None:
+        work.failures += 1
+        policy, op = work.policy, work.op
+        assert policy is not None
+        data = self._worker.codec.encode_error(error, f"step {op.name!r}")
+        if final or op.state is not OpState.OPEN or not policy.wants(error, work.failures):
+            self._record(work, RecordKind.STEP_FAILED, data, started, attempt=work.failures)
+            return
+        work.error = data
+        delay = policy.delay_after(work.failures, self._worker.chance)
+        log.info(
+            "step_retry",
+            run=self._activation.id,
+            step=op.name,
+            path=op.path,
+            failures=work.failures,
+            delay=round(delay, 3),
+        )
+        self._wait(work, delay)
+
+    def _wait(self, work: Work, delay: float) -> None:
+        work.stage = Stage.WAITING
+        work.due = self._worker.clock.now() + delay
+        self._activation.open_row(work)
+
+    def fail_crashed(self, work: Work, crashes: int) -> None:
+        """End a step that was running whenever the worker died."""
+        name, path = work.op.name, work.op.path
+        error = WorkerCrashed(
+            f"step {name!r} at path {path} of run {self._activation.id!r}: its worker died {crashes} times in a row while running it"
+        )
+        self._record(
+            work, RecordKind.STEP_FAILED, self._worker.codec.encode_error(error, f"step {name!r}")
+        )
+
+    def _cut(self, work: Work) -> None:
+        self._record(work, RecordKind.STEP_CUT, work.error)
+
+    def _record(
+        self,
+        work: Work,
+        kind: RecordKind,
+        value: bytes,
+        started: float = 0.0,
+        attempt: int | None = None,
+    ) -> None:
+        op, journal = work.op, self._activation.journal
+        work.stage = Stage.RECORDED
+        attempt = work.failures + 1 if attempt is None else attempt
+        record = journal.step_record(kind, op.path, op.name, value, attempt, started, op.digest)
+        journal.append((record,), closed=(op.path,) if work.row else ())
+
+    # --- stopping ---
+
+    def withdraw(self, work: Work) -> None:
+        """React to the cancellation of the branch that waits for this step."""
+        if work.op.state is OpState.SETTLING:
+            if work.stage is not Stage.RUNNING:
+                self.unqueue(work)
+                self._cut(work)
+        elif work.attempt is not None:
+            work.attempt.interrupt()
+        else:
+            self.unqueue(work)
+            self._activation.forget(work)
+
+    def drop(self, work: Work) -> None:
+        """Stop the attempt, if there is one; its outcome no longer counts."""
+        if work.attempt is None:
+            self.unqueue(work)
+            return
+        work.attempt.drop()
+        work.attempt = None
+        work.stage = Stage.WAITING
+        self.running -= 1
+        self._worker.step_done()

@@ -1,0 +1,46 @@
+"""When one activation must look again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepwell_queue.clock import Clock, Timer
+
+
+class Timers:
+    """The earliest time at which an operation, or the run's deadline, wants attention."""
+
+    __slots__ = ("_armed", "_clock", "_timer", "_wake", "deadline", "earliest")
+
+    def __init__(self, clock: Clock, deadline: float | None, wake: Callable[[], None]) -> None:
+        self._clock, self._wake = clock, wake
+        self.deadline = deadline  # None: there is none, or it has been told
+        self.earliest: float | None = None  # no operation is due before this
+        self._timer: Timer | None = None
+        self._armed: float | None = None
+
+    def note(self, due: float) -> None:
+        if self.earliest is None or due < self.earliest:
+            self.earliest = due
+
+    @property
+    def next_due(self) -> float | None:
+        return min((due for due in (self.earliest, self.deadline) if due is not None), default=None)
+
+    def arm(self) -> None:
+        due = self.next_due
+        if due == self._armed:
+            return
+        self.disarm()
+        if due is not None:
+            self._armed = due
+            self._timer = self._clock.call_at(due, self._fired)
+
+    def disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._armed = None
+
+    def _fired(self) -> None:
+        self._timer = self._armed = None
+        self._wake()

@@ -1,0 +1,60 @@
+"""What an activation knows of one open operation of its run."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from stepwell_queue.contract import OpenOp
+from stepwell_runtime.attempt import Attempt
+from stepwell_runtime.core.branch import Op
+from stepwell_runtime.definitions import StepDefinition
+from stepwell_runtime.policy import Policy
+
+ROW_KIND = {"step": "retry", "sleep": "sleep", "wait": "wait", "child": "child", "remote": "remote"}
+
+
+class Stage(Enum):
+    WAITING = "waiting"  # for a time, a signal, a child, or its next attempt
+    QUEUED = "queued"  # for a free place among the running steps
+    RUNNING = "running"
+    RECORDED = "recorded"  # its outcome is on its way into the journal
+
+
+class Work:
+    """One open operation and how far it has come. `row`: an open operation is stored for it."""
+
+    __slots__ = (
+        "attempt",
+        "begun",
+        "child_id",
+        "due",
+        "error",
+        "failures",
+        "op",
+        "policy",
+        "row",
+        "stage",
+    )
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.stage = Stage.WAITING
+        self.due = op.due
+        self.row = False
+        self.failures = 0
+        self.error = b""
+        self.begun = False  # an attempt has begun, in this claim or an earlier one
+        self.attempt: Attempt | None = None
+        self.child_id = ""
+        self.policy: Policy | None = None
+        if op.kind == "step":
+            definition = op.call.definition
+            assert isinstance(definition, StepDefinition)
+            self.policy = Policy.of_call(definition, op.call.options)
+
+    def open_row(self) -> OpenOp:
+        """Return what must be stored of it."""
+        self.row = True
+        op = self.op
+        value = self.child_id.encode() if self.child_id else self.error
+        return OpenOp(op.path, ROW_KIND[op.kind], op.name, self.due, self.failures, value)
