@@ -24,21 +24,23 @@ async def open_store(
 ) -> Store:
     """Open the store at a path or `sqlite:///path`; the file is made if it is missing.
 
-    `durability`: "full" = what is acknowledged survives a power cut, "process" = it survives the death of the process.
-    `lease`: seconds after which a worker that shows no life loses its runs; it beats at a third of this.
-    Raises ValueError for an address or option that is not understood, StoreRefused if the file cannot be used.
+    `durability`: "full" = what is acknowledged survives a power cut, "process" = the death of the
+    process. `lease`: seconds after which a worker that shows no life loses its runs; it beats at a
+    third of this. Raises ValueError for an address or option that is not understood, StoreRefused
+    if the file cannot be used.
     """
     if durability not in ("full", "process"):
         raise ValueError(f'durability must be "full" or "process", got {durability!r}')
     if not lease >= _SHORTEST_LEASE:
         raise ValueError(f"lease must be at least {_SHORTEST_LEASE} seconds, got {lease!r}")
-    path = _path_of(url)
+    path = path_of(url)
     from stepwell_queue.sqlite.store import open_sqlite  # costs an import of sqlite3 only here
 
     return await open_sqlite(path, durability=durability, clock=clock, ids=ids, lease=lease)
 
 
-def _path_of(url: str | Path) -> Path:
+def path_of(url: str | Path) -> Path:
+    """Return the file that an address names; nothing is opened. Raises ValueError."""
     if isinstance(url, Path):
         return url.absolute()
     scheme, separator, rest = url.partition("://")
@@ -55,12 +57,14 @@ def _path_of(url: str | Path) -> Path:
     if separator:
         if not rest.startswith("/"):
             raise ValueError(
-                f"{url!r}: write sqlite:///orders.db (relative) or sqlite:////var/orders.db (absolute)"
+                f"{url!r}: write sqlite:///orders.db (relative) "
+                "or sqlite:////var/orders.db (absolute)"
             )
         name = unquote(rest[1:])
     if name == ":memory:":
         raise ValueError(
-            "':memory:' is no store: nothing would survive the process; use a file in a temporary folder"
+            "':memory:' is no store: nothing would survive the process; "
+            "use a file in a temporary folder"
         )
     if not name:
         raise ValueError("an empty path is no store: give the name of a file, as in 'orders.db'")
