@@ -21,7 +21,7 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` on the running loop at wall time `when`, never before it, soon if it is past."""
+        """Call `callback` on the running loop at wall time `when`, never before; soon if past."""
         ...
 
 

@@ -1,9 +1,10 @@
 """The store contract: every way in which the layers above change or read durable state.
 
-A verb is a value. `Store.submit` puts it into the open batch; one batch is one transaction; `done` is
-called on the loop, after COMMIT, in submission order, with the verb's result or the exception that refused it.
-The store never decodes `bytes` fields: arguments, results, errors and options are opaque to it.
-Times are wall-clock seconds since the epoch. A run is addressed by its row number (`run`) by workers, by its id by clients.
+A verb is a value. `Store.submit` puts it into the open batch; one batch is one transaction; `done`
+is called on the loop, after COMMIT, in submission order, with the verb's result or the exception
+that refused it. The store never decodes `bytes` fields: arguments, results, errors and options are
+opaque to it. Times are wall-clock seconds since the epoch. A run is addressed by its row number
+(`run`) by workers, by its id by clients.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class RecordKind(enum.IntEnum):
     REOPEN = 10  # value: msgpack list of voided seqs; name: "retry" or "resume_rollback"
     ROLL_BACK = 11  # an operator let a held run roll back
     MARK = 12  # a patched() marker; name: its id
-    STEP_CUT = 13  # a step that was cancelled before an attempt began, or between two; value: its last error or empty
+    STEP_CUT = 13  # a step cancelled before or between attempts; value: its last error or empty
 
 
 class InboxKind(enum.IntEnum):
@@ -95,7 +96,10 @@ class InboxKind(enum.IntEnum):
 
 
 class NewRun(msgspec.Struct, frozen=True, array_like=True):
-    """A run to be inserted. `digest` = 4 bytes of signature hash + 12 bytes of canonical argument hash."""
+    """A run to be inserted.
+
+    `digest` = 4 bytes of signature hash + 12 bytes of canonical argument hash.
+    """
 
     id: str
     kind: int
@@ -113,7 +117,10 @@ class NewRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One journal record. `seq` is gapless from 0 within a run. `digest`: crc32 of the arguments of a step, else 0."""
+    """One journal record.
+
+    `seq` is gapless from 0 within a run. `digest`: crc32 of the arguments of a step, else 0.
+    """
 
     seq: int
     kind: int
@@ -127,7 +134,10 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OpenOp(msgspec.Struct, frozen=True, array_like=True):
-    """A begun operation that has not ended. `due` = wall time at which it wants attention, None = none."""
+    """A begun operation that has not ended.
+
+    `due` = wall time at which it wants attention, None = none.
+    """
 
     path: str
     kind: str  # "sleep", "wait", "retry", "child", "remote"
@@ -176,17 +186,17 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True):
     args: bytes
     error: bytes  # the last error of a retried task, of a held or of a reopened run
     options: bytes
-    live: bool  # True: the fence follows the one in `Claim.live`, so journal and open_ops were left out
+    live: bool  # the fence follows the one in `Claim.live`: journal and open_ops were left out
     journal: Sequence[Record]
     open_ops: Sequence[OpenOp]
     inbox: Sequence[InboxRow]
 
 
 class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True):
-    """A change; R is what it answers. Verbs with `worker_verb` are kept and tried again when the store is unavailable."""
+    """A change; R is what it answers.
 
-
-# --- what clients say ---------------------------------------------------------------------------------------------
+    Verbs with `worker_verb` are kept and tried again when the store is unavailable.
+    """
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True):
@@ -200,9 +210,9 @@ class Started(msgspec.Struct, frozen=True, array_like=True):
 class Start(Verb[Started], frozen=True, array_like=True):
     """Insert a run, or find the same one. Raises IdConflict.
 
-    `worker`: a session of this process that serves the queue and name and has a free slot: a run due at once is
-    inserted as RUNNING with fence 1 and comes back in `Started.claimed`, unless older ready work of that queue waits
-    (or the run existed). None: insert only.
+    `worker`: a session of this process that serves the queue and name and has a free slot: a run
+    due at once is inserted as RUNNING with fence 1 and comes back in `Started.claimed`, unless
+    older ready work of that queue waits (or the run existed). None: insert only.
     """
 
     run: NewRun
@@ -216,7 +226,10 @@ class StartMany(Verb[list[Started]], frozen=True, array_like=True):
 
 
 class SendSignal(Verb[None], frozen=True, array_like=True):
-    """Put a signal into the inbox and wake the run. Raises RunNotFound, RunEnded. The same uid again changes nothing."""
+    """Put a signal into the inbox and wake the run.
+
+    Raises RunNotFound, RunEnded. The same uid again changes nothing.
+    """
 
     id: str
     uid: str
@@ -226,9 +239,12 @@ class SendSignal(Verb[None], frozen=True, array_like=True):
 
 
 class CancelRun(Verb[int], frozen=True, array_like=True):
-    """Ask a run to cancel; answers its Status afterwards. A run that was never claimed ends at once. Ended: no change.
+    """Ask a run to cancel; answers its Status afterwards.
 
-    Cancelling the never-claimed child of a run tells the parent in the same transaction. Raises RunNotFound.
+    A run that was never claimed ends at once. Ended: no change.
+
+    Cancelling the never-claimed child of a run tells the parent in the same transaction. Raises
+    RunNotFound.
     """
 
     id: str
@@ -239,12 +255,15 @@ class CancelRun(Verb[int], frozen=True, array_like=True):
 
 
 class Ask(Verb[int], frozen=True, array_like=True):
-    """An operator's request; answers the Status afterwards; leaves an audit row. Raises RunNotFound, RequestRefused.
+    """An operator's request; answers the Status afterwards; leaves an audit row.
 
-    `action`: "retry" (of a HELD or FAILED run without undos run; inbox RETRY, ready), "roll_back" (of a HELD run; inbox
-    ROLL_BACK, ready), "resume_rollback" (of a FAILED or CANCELLED run with Rollback.INCOMPLETE; inbox RESUME_ROLLBACK, ready, phase
-    ROLLING_BACK), "resume" (of a STUCK run: ready). Leaving a terminal status is refused if the parent absorbed the
-    outcome; it also raises the fence.
+    Raises RunNotFound, RequestRefused.
+
+    `action`: "retry" (of a HELD or FAILED run without undos run; inbox RETRY, ready), "roll_back"
+    (of a HELD run; inbox ROLL_BACK, ready), "resume_rollback" (of a FAILED or CANCELLED run with
+    Rollback.INCOMPLETE; inbox RESUME_ROLLBACK, ready, phase ROLLING_BACK), "resume" (of a STUCK
+    run: ready). Leaving a terminal status is refused if the parent absorbed the outcome; it also
+    raises the fence.
     """
 
     id: str
@@ -258,16 +277,14 @@ class Ask(Verb[int], frozen=True, array_like=True):
 class Prune(Verb[int], frozen=True, array_like=True):
     """Delete at most `limit` ended runs, whole trees only, oldest first; answers how many are gone.
 
-    A run goes if it ended before `before` (None: age does not matter) or is not among the newest `keep` ended runs (None: count does not
-    matter), and its parent, if any, has ended too. Children go with their parent, not before it.
+    A run goes if it ended before `before` (None: age does not matter) or is not among the newest
+    `keep` ended runs (None: count does not matter), and its parent, if any, has ended too. Children
+    go with their parent, not before it.
     """
 
     before: float | None
     keep: int | None
     limit: int
-
-
-# --- what workers say ---------------------------------------------------------------------------------------------
 
 
 class ClaimResult(msgspec.Struct, frozen=True, array_like=True):
@@ -277,10 +294,11 @@ class ClaimResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Claim(Verb[ClaimResult], frozen=True, array_like=True):
-    """Claim up to `limit` ready runs of these queues whose identity the session serves; due timers fire first.
+    """Claim up to `limit` ready runs that the session serves; due timers fire first.
 
-    Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and keeps its coroutine.
-    `idle`: the worker holds nothing, so a run with >= 2 crashes may be claimed, alone.
+    Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and
+    keeps its coroutine. `idle`: the worker holds nothing, so a run with >= 2 crashes may be
+    claimed, alone.
     """
 
     worker: int
@@ -290,10 +308,13 @@ class Claim(Verb[ClaimResult], frozen=True, array_like=True):
 
 
 class Append(Verb[None], frozen=True, array_like=True):
-    """Everything by which a run makes progress without giving up its claim, in one transaction. Raises StaleFence.
+    """Everything by which a run makes progress without giving up its claim, in one transaction.
 
-    `closed` open operations are deleted, `opened` ones upserted, inbox rows `absorbed` are marked, `children` are
-    inserted (an existing id with the same parent is fine) with the run as parent, `cancels` asks the named children to cancel.
+    Raises StaleFence.
+
+    `closed` open operations are deleted, `opened` ones upserted, inbox rows `absorbed` are marked,
+    `children` are inserted (an existing id with the same parent is fine) with the run as parent,
+    `cancels` asks the named children to cancel.
     """
 
     run: int
@@ -308,8 +329,11 @@ class Append(Verb[None], frozen=True, array_like=True):
 
 
 class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True):
-    """Give up the claim and wait. If the inbox holds unabsorbed rows, the run stays RUNNING with this
-    worker and they are answered; else the answer is empty and the run is PARKED until `due` or an inbox row. Raises StaleFence.
+    """Give up the claim and wait.
+
+    If the inbox holds unabsorbed rows, the run stays RUNNING with this worker and they are
+    answered; else the answer is empty and the run is PARKED until `due` or an inbox row. Raises
+    StaleFence.
 
     `waiting` says for people what it waits for. `opened` and `closed` are as in Append.
     """
@@ -323,10 +347,12 @@ class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True):
 
 
 class Finish(Verb[None], frozen=True, array_like=True):
-    """End a run; its open operations go; if it has a parent, CHILD_ENDED is put into the parent's inbox, which wakes. Raises StaleFence.
+    """End a run; its open operations go. Raises StaleFence.
 
-    `value` is the result (COMPLETED) or the error (else). `clean`: it has no open operations and no children, so that one statement is enough.
-    `attempts`: failures in total, for a task.
+    If it has a parent, CHILD_ENDED is put into the parent's inbox, which wakes.
+
+    `value` is the result (COMPLETED) or the error (else). `clean`: it has no open operations and no
+    children, so that one statement is enough. `attempts`: failures in total, for a task.
     """
 
     run: int
@@ -341,7 +367,10 @@ class Finish(Verb[None], frozen=True, array_like=True):
 
 
 class Settle(Verb[None], frozen=True, array_like=True):
-    """Give up the claim and become HELD or STUCK, with the error or the reason. Raises StaleFence."""
+    """Give up the claim and become HELD or STUCK, with the error or the reason.
+
+    Raises StaleFence.
+    """
 
     run: int
     fence: int
@@ -352,7 +381,8 @@ class Settle(Verb[None], frozen=True, array_like=True):
 class Reschedule(Verb[None], frozen=True, array_like=True):
     """Give up the claim; run again at `due` (None: at once). Raises StaleFence.
 
-    `attempts` is the new number of failures (None: unchanged: hand-back, RetryLater). `error` None: unchanged.
+    `attempts` is the new number of failures (None: unchanged: hand-back, RetryLater). `error` None:
+    unchanged.
     """
 
     run: int
@@ -360,9 +390,6 @@ class Reschedule(Verb[None], frozen=True, array_like=True):
     due: float | None
     attempts: int | None = None
     error: bytes | None = None
-
-
-# --- what is read ---------------------------------------------------------------------------------------------------
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -408,7 +435,10 @@ _ACTIVE = frozenset((Status.SCHEDULED, Status.READY, Status.RUNNING, Status.PARK
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """What a listing shows; None = any. Newest first; `after` = the `run` of the last row of the page before."""
+    """What a listing shows; None = any.
+
+    Newest first; `after` = the `run` of the last row of the page before.
+    """
 
     statuses: Sequence[str] | None = None  # status words; also "no_code"
     name: str | None = None
@@ -516,7 +546,10 @@ class Store(Protocol):
     async def info(self, id: str) -> RunInfo | None: ...
 
     async def wait_ended(self, id: str) -> RunInfo:
-        """Return once the run is terminal, HELD or STUCK (at once if it is). Pushed, not polled. Raises RunNotFound."""
+        """Return once the run is terminal, HELD or STUCK (at once if it is).
+
+        Pushed, not polled. Raises RunNotFound.
+        """
         ...
 
     async def list_runs(self, filter: RunFilter) -> list[RunInfo]: ...
@@ -528,7 +561,10 @@ class Store(Protocol):
     async def doctor(self) -> list[Finding]: ...
 
     async def close(self) -> None:
-        """Commit what was submitted, then close. Verbs submitted later are refused with StoreUnavailable."""
+        """Commit what was submitted, then close.
+
+        Verbs submitted later are refused with StoreUnavailable.
+        """
         ...
 
 

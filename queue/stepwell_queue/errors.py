@@ -12,7 +12,10 @@ class StoreUnavailable(StepwellError):
 
 
 class StoreRefused(StepwellError):
-    """The file cannot be used: not a Stepwell store, made by newer code, or on a file system that cannot hold one."""
+    """The file cannot be used.
+
+    It is no Stepwell store, was made by newer code, or is on a file system that cannot hold one.
+    """
 
 
 class StaleFence(StepwellError):
@@ -24,7 +27,7 @@ class StaleFence(StepwellError):
 
 
 class IdConflict(StepwellError):
-    """A run with this id exists and has another identity or other arguments; it was left untouched."""
+    """A run with this id exists, of another identity or with other arguments; it is untouched."""
 
     def __init__(self, id: str, existing: str, asked: str) -> None:
         super().__init__(

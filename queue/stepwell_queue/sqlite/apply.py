@@ -64,7 +64,7 @@ class Busy(Exception):
 
 
 class _Refused(Exception):
-    """One verb cannot be applied and may have left a part of it: the batch is done again without it."""
+    """One verb failed and may have left a part of it: the batch is done again without it."""
 
     def __init__(self, index: int, error: Exception) -> None:
         super().__init__(index, error)
@@ -74,9 +74,9 @@ class _Refused(Exception):
 def apply(
     db: sqlite3.Connection, context: Context, verbs: Sequence[AnyVerb]
 ) -> tuple[list[Any], Effects]:
-    """Apply the verbs in order and commit; each result is the verb's answer or the exception that refused it.
+    """Apply the verbs in order and commit; each result is an answer or what refused the verb.
 
-    Raises Busy if the write lock is taken, Outage if nothing could be committed; both leave no change.
+    Raises Busy if the write lock is taken, Outage if nothing could be committed.
     """
     refused: dict[int, Exception] = {}
     while True:

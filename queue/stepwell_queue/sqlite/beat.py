@@ -16,7 +16,7 @@ _BEAT = SQL["beat"]
 
 
 class Beat:
-    """Extends the leases of this process's workers at a third of the lease, while anything is held."""
+    """Extends the leases of this process's workers, while anything is held."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Keeping the write-ahead log short: PASSIVE beside the writers, RESTART between batches when that is not enough."""
+"""Keeping the write-ahead log short: PASSIVE beside the writers, RESTART between batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESTART_WAIT: Final = 1.0  # seconds that writers pause for readers to leave
 
 
 class Checkpointer:
-    """Estimates the growth of the log from the verbs committed, corrected by what each checkpoint reports."""
+    """Estimates the growth of the log from the verbs; each checkpoint corrects the estimate."""
 
     def __init__(self, connect: Callable[[float], sqlite3.Connection], executor: Executor) -> None:
         self._connect, self._executor = connect, executor

@@ -1,4 +1,7 @@
-"""A forked child must neither use nor close what it inherits: closing would drop the parent's locks and log."""
+"""A forked child neither uses nor closes what it inherits.
+
+Closing the last connection would remove the log under the parent.
+"""
 
 from __future__ import annotations
 

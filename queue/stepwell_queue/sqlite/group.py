@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -51,7 +52,7 @@ class GroupCommit:
         after: Callable[[Effects, int], None],
         pause: Callable[[Callable[[], None]], bool],
     ) -> None:
-        """`before` and `after` frame the callbacks of a batch; `pause` may take the writer for a checkpoint."""
+        """`before` and `after` frame the callbacks of a batch; `pause` may stop the writing."""
         self._writer, self._context, self._inline = writer, context, inline
         self._before, self._after, self._pause = before, after, pause
         self._loop = asyncio.get_running_loop()
@@ -60,7 +61,7 @@ class GroupCommit:
         self._scheduled = self._busy = False
         self._retry: asyncio.TimerHandle | None = None
         self._delay = 0.0
-        self._closing = False
+        self.closed_because: str | None = None
         self._idle: asyncio.Future[None] | None = None
         self.commits = 0
 
@@ -68,10 +69,8 @@ class GroupCommit:
         self.push(verb, done, weigh(verb))
 
     def push(self, verb: AnyVerb, done: Done, weight: int = 0) -> None:
-        if self._closing:
-            raise StoreUnavailable(
-                "the store is closed: nothing can be changed through it any more"
-            )
+        if self.closed_because is not None:
+            raise StoreUnavailable(self.closed_because)
         self._open.append((verb, done, weight))
         self._bytes += weight
         if not (self._scheduled or self._busy or self._retry):
@@ -134,12 +133,10 @@ class GroupCommit:
         outcome: Applied | BaseException
         try:
             outcome = self._writer.apply_waiting(verbs)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  whatever it was, the callers hear of it
             outcome = error
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._returned, batch, outcome)
-        except RuntimeError:
-            pass  # the loop was closed under an open store: nobody is left to be told
 
     def _returned(self, batch: list[Entry], outcome: Applied | BaseException) -> None:
         self._busy = False
@@ -164,7 +161,7 @@ class GroupCommit:
         for (verb, done, _), result in zip(batch, results, strict=True):
             try:
                 done(result)
-            except Exception:
+            except Exception:  # noqa: BLE001  one broken callback must not silence the others
                 _log.exception("the callback of %s failed", type(verb).__name__)
         self._after(effects, len(results))
         self._go_on()
@@ -182,13 +179,13 @@ class GroupCommit:
         if not self._delay:
             _log.error("the store cannot be written (%s); trying again until it can", error)
         self._delay = min(self._delay * 2 or _FIRST_RETRY, _LAST_RETRY)
-        kept = [entry for entry in batch if type(entry[0]) in _KEPT and not self._closing]
+        kept = [entry for entry in batch if type(entry[0]) in _KEPT and self.closed_because is None]
         self._open.extendleft(reversed(kept))
         self._bytes += sum(entry[2] for entry in kept)
         if self._open:
             self._retry = self._loop.call_later(self._delay, self._try_again)
         for verb, done, weight in batch:
-            if type(verb) not in _KEPT or self._closing:
+            if type(verb) not in _KEPT or self.closed_because is not None:
                 self._refuse((verb, done, weight), error)
         self._go_on()
 
@@ -197,7 +194,7 @@ class GroupCommit:
         failure.__cause__ = cause
         try:
             entry[1](failure)
-        except Exception:
+        except Exception:  # noqa: BLE001  as above
             _log.exception("the callback of %s failed", type(entry[0]).__name__)
 
     def _try_again(self) -> None:
@@ -206,7 +203,7 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Commit what was submitted; in an outage try once more, then refuse what is left."""
-        self._closing = True
+        self.closed_because = "the store is closed: nothing can be changed through it any more"
         if self._retry is not None:
             self._retry.cancel()
             self._try_again()

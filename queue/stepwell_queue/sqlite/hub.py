@@ -142,7 +142,7 @@ class Hub:
                     del self._watched[run]
 
     async def _look(self, id: str, waiter: asyncio.Future[RunInfo]) -> RunInfo:
-        """Read the run; unless it rests, `waiter` is registered and no end was missed in between."""
+        """Read the run; unless it rests, register `waiter`, missing no end in between."""
         self._looking += 1
         try:
             while True:

@@ -184,7 +184,7 @@ class Neighbours:
 
 
 def _open_pidfd(token: str) -> int | None:
-    """A descriptor that becomes readable when the process dies; None where there is no such thing."""
+    """A descriptor that becomes readable when the process dies; None if there is none."""
     opener = getattr(os, "pidfd_open", None)
     pid = pid_of(token)
     if opener is None or pid is None:

@@ -1,6 +1,7 @@
 """Who else has the file open: a locked file and a socket per process, in a short runtime folder.
 
-The kernel drops the lock when its process dies, whatever it died of, so a lock that can be taken is a death certificate.
+The kernel drops the lock when its process dies, whatever it died of: a lock that can be taken
+is a death certificate.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def folder_of(database: Path) -> Path:
     """The runtime folder of a database file; socket paths end at about 104 bytes."""
     status = database.stat()
     name = hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")  # noqa: S108  owner is checked
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     mine = base / f"stepwell-{os.getuid()}"
     try:
         mine.mkdir(mode=0o700, exist_ok=True)
@@ -56,13 +57,13 @@ class Presence:
         fd, temporary = tempfile.mkstemp(dir=self.folder, prefix="new-")
         fcntl.flock(fd, fcntl.LOCK_EX)
         os.write(fd, str(os.getpid()).encode())
-        os.rename(temporary, f"{self.token}.lock")
+        Path(temporary).rename(f"{self.token}.lock")
         self._fd = fd
 
     def unregister(self) -> None:
         for path in (self.socket_path, f"{self.token}.lock"):
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                Path(path).unlink()
         self.let_go()
 
     def let_go(self) -> None:
@@ -72,7 +73,7 @@ class Presence:
             self._fd = -1
 
     def others(self) -> tuple[set[str], set[str]]:
-        """The tokens of this folder that live, and those that are dead; the files of the dead are removed."""
+        """The tokens of this folder that live, and the dead, whose files are removed."""
         living: set[str] = set()
         dead: set[str] = set()
         for path in self.folder.glob("*.lock"):
@@ -90,11 +91,11 @@ class Presence:
 def _remove(token: str) -> None:
     for suffix in (".sock", ".lock"):
         with contextlib.suppress(OSError):
-            os.unlink(token + suffix)
+            Path(token + suffix).unlink()
 
 
 def is_held(token: str) -> bool | None:
-    """Whether the process of this token lives; None = no telling (cleaned folder, other user, other container)."""
+    """Whether the process of this token lives; None = no telling (other user or container)."""
     try:
         fd = os.open(f"{token}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

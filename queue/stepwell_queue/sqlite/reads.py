@@ -72,12 +72,14 @@ class Reads:
         if not rows:
             return []
         served = await self._served()
-        return [
-            RunInfo(*row[:24], Target(row[5], row[2], row[3], row[4]) in served, *row[24:])
-            for row in rows
-        ]
+        infos: list[RunInfo] = []
+        for row in rows:
+            has_code = (row[5], row[2], row[3], row[4]) in served
+            whole: list[Any] = [*row[:24], has_code, *row[24:]]
+            infos.append(RunInfo(*whole))
+        return infos
 
-    async def _served(self) -> set[Target]:
+    async def _served(self) -> set[tuple[str, int, str, int]]:
         return {
             Target(queue, name.kind, name.name, name.version)
             for row in await self.rows(SQL["all_workers"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
@@ -209,7 +209,7 @@ class SqliteStore:
     def after_fork(self) -> None:
         self._forked = True
         self.submit = _refuse_in_child
-        self._group.push = _refuse_in_child
+        self._group.closed_because = _FORKED
         self._presence.let_go()
         self._neighbours.let_go()
         self._turn.close()
@@ -238,21 +238,34 @@ def _open_files(
     path: Path, durability: Durability, clock: Clock, ids: Ids, lease: float, factory: Connect
 ) -> _Files:
     turn = Turn(path)
-    presence: Presence | None = None
     try:
-        with turn.taken(True):
+        with turn.taken(True):  # one process at a time makes or migrates the file
             first = prepare(path, durability)
             try:
-                presence = Presence(folder_of(path), ids.nonce())
-                presence.register()
-                context = Context(clock, boot_id(), presence.token, lease)
-                writer = Writer(partial(connect, path, durability, factory=factory), context, turn)
+                return _claim_files(path, durability, clock, ids, lease, factory, turn)
             finally:
                 first.close()
     except BaseException:
-        if presence is not None:
-            presence.unregister()
         turn.close()
+        raise
+
+
+def _claim_files(
+    path: Path,
+    durability: Durability,
+    clock: Clock,
+    ids: Ids,
+    lease: float,
+    factory: Connect,
+    turn: Turn,
+) -> _Files:
+    presence = Presence(folder_of(path), ids.nonce())
+    presence.register()
+    try:
+        context = Context(clock, boot_id(), presence.token, lease)
+        writer = Writer(partial(connect, path, durability, factory=factory), context, turn)
+    except BaseException:
+        presence.unregister()
         raise
     return _Files(presence, turn, context, writer)
 

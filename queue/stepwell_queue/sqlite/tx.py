@@ -52,7 +52,7 @@ def _union(seek: str, count: int) -> str:
 
 
 class Context:
-    """What outlives a transaction: shared by the loop and the writer thread, which never run handlers at once."""
+    """What outlives a transaction; the loop and the writer thread never use it at once."""
 
     def __init__(self, clock: Clock, boot: str, token: str, lease: float) -> None:
         self.clock, self.boot, self.token, self.lease = clock, boot, token, lease

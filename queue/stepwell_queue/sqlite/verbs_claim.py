@@ -105,13 +105,11 @@ def _assemble(tx: Tx, worker: int, rows: list[Any], live: Mapping[int, int]) -> 
         if row[_ARGS] is None or row[_VALUE] is None:
             row = _with_blobs(tx, row)
         if row[_FENCE] == 1:
-            claimed.append(Claimed(*row, False, (), (), inboxes.get(run, ())))
+            whole: list[Any] = [*row, False, (), (), inboxes.get(run, ())]
         else:
-            claimed.append(
-                Claimed(
-                    *row, run in kept, journals.get(run, ()), ops.get(run, ()), inboxes.get(run, ())
-                )
-            )
+            known = run in kept
+            whole = [*row, known, journals.get(run, ()), ops.get(run, ()), inboxes.get(run, ())]
+        claimed.append(Claimed(*whole))
     return claimed
 
 

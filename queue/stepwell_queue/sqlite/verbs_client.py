@@ -117,7 +117,7 @@ def _refuse(verb: Ask, found: _Address, why: str) -> NoReturn:
 
 
 def _take_back(tx: Tx, verb: Ask, found: _Address) -> None:
-    """Withdraw the outcome from the parent's inbox; refused if the parent took it or is about to."""
+    """Withdraw the outcome from the parent's inbox; refused if the parent took it, or may have."""
     if found.parent is None:
         return
     told = tx.one(_TOLD, (found.parent, found.id))

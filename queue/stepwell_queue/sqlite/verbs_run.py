@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from stepwell_queue.contract import (
     Append,
@@ -116,14 +117,12 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
 
 
 def _gave_up(tx: Tx, run: int, fence: int) -> bool:
-    """Whether the claim with this fence was given up and nobody claimed since: the verb is repeated."""
+    """Whether this claim was given up and nobody claimed since: the verb is repeated."""
     row = tx.one(_STANDING, (run,))
-    return (
-        row is not None
-        and row[1] == fence
-        and row[0] < Status.COMPLETED
-        and row[0] != Status.RUNNING
-    )
+    if row is None or row[1] != fence:
+        return False
+    status: int = row[0]
+    return status < Status.COMPLETED and status != Status.RUNNING
 
 
 def finish(tx: Tx, verb: Finish) -> None:
@@ -138,7 +137,8 @@ def finish(tx: Tx, verb: Finish) -> None:
         rows = tx.execute(_FINISH_TOLD, row).fetchall()
         count = len(rows)
         if rows:
-            effects.infos[run] = RunInfo(*rows[0][:24], True, rows[0][24], value)
+            told: list[Any] = [*rows[0][:24], True, rows[0][24], value]
+            effects.infos[run] = RunInfo(*told)
     else:
         tx.execute(_FINISH, row)
         count = tx.cursor.rowcount

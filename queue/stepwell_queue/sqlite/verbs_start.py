@@ -104,7 +104,10 @@ def start_many(tx: Tx, verb: StartMany) -> list[Started]:
 
 
 def _insert_all(tx: Tx, runs: list[NewRun]) -> list[Started] | None:
-    """Row by row in one call; None if some exist already. Row numbers are consecutive: nobody else writes."""
+    """Insert all in one call; None if some exist already.
+
+    The row numbers are consecutive, since nobody else writes in between.
+    """
     now = tx.now
     tx.executemany(_INSERT, [_row(new, now) for new in runs])
     if tx.cursor.rowcount != len(runs):

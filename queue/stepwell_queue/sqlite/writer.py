@@ -1,7 +1,8 @@
-"""The writing connection: applies batches inline or on its thread, and is replaced when it is beyond repair."""
+"""The writing connection: used inline or on its thread, and replaced when it is beyond repair."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import random
 import sqlite3
@@ -20,7 +21,7 @@ _PATIENCE = 30.0  # seconds to wait for the write lock
 
 
 class Writer:
-    """One connection and one thread. Either the loop or the thread uses the connection, never both."""
+    """One connection and one thread. Either the loop or the thread uses it, never both."""
 
     def __init__(
         self, connect: Callable[[], sqlite3.Connection], context: Context, turn: Turn
@@ -63,10 +64,8 @@ class Writer:
     def _drop(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            try:
+            with contextlib.suppress(sqlite3.Error):  # it is given up either way
                 db.close()
-            except sqlite3.Error:
-                pass  # it is given up either way
 
     def call(self, work: Callable[[], None]) -> None:
         """Have the thread do this."""
