@@ -155,7 +155,7 @@ def decoded(value: bytes, codec: Codec) -> Any:
         return codec.to_json(value)
 
 
-_KINDS: dict[int, tuple[str, Literal["ok", "failed", "cancelled"]]] = {
+RECORD_KINDS: dict[int, tuple[str, Literal["ok", "failed", "cancelled"]]] = {
     RecordKind.STEP_OK: ("step", "ok"),
     RecordKind.STEP_FAILED: ("step", "failed"),
     RecordKind.STEP_CUT: ("step", "cancelled"),
@@ -175,7 +175,7 @@ _VALUED = frozenset((RecordKind.STEP_OK, RecordKind.SIGNAL, RecordKind.CHILD_OK,
 
 
 def record_event(record: Record, codec: Codec, voided: frozenset[int]) -> Event:
-    kind, outcome = _KINDS[record.kind]
+    kind, outcome = RECORD_KINDS[record.kind]
     failed = outcome != "ok" and bool(record.value)
     return Event(
         path=record.path,
