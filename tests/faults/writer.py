@@ -11,12 +11,13 @@ import sqlite3
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
 from stepwell_queue import (
     Append,
+    CancelRun,
     Claim,
     Claimed,
     Finish,
@@ -33,6 +34,7 @@ from stepwell_queue import (
     SendSignal,
     Session,
     Start,
+    StartMany,
     Status,
     Store,
     SystemClock,
@@ -43,16 +45,19 @@ AT_ONCE = 12
 STEPS = 3
 
 
+Act: TypeAlias = Literal["open", "start", "record", "signal", "finish", "cancel"]
+
+
 class Report(msgspec.Struct, array_like=True):
     """One acknowledged verb. `crc` is that of the value that was stored."""
 
-    verb: Literal["open", "start", "record", "signal", "finish"]
+    verb: Act
     id: str = ""
     seq: int = 0
     crc: int = 0
 
 
-def report(verb: Literal["open", "start", "record", "signal", "finish"], *rest: object) -> None:
+def report(verb: Act, *rest: object) -> None:
     os.write(1, msgspec.json.encode((verb, *rest)) + b"\n")
 
 
@@ -77,12 +82,24 @@ class Writer:
 
     def on_lost(self, runs: Sequence[int]) -> None: ...
 
-    async def start(self, number: int) -> None:
-        id = f"run-{number}"
+    def new_run(self, id: str, queue: str) -> NewRun:
         args = value_of(id, "args")
-        run = NewRun(id, Kind.WORKFLOW, "w", 1, "default", args, b"d" * 16, 7, self.clock.now())
+        return NewRun(id, Kind.WORKFLOW, "w", 1, queue, args, b"d" * 16, 7, self.clock.now())
+
+    async def start_and_cancel_some(self, batch: int) -> None:
+        """Runs that no worker here takes, of which one is cancelled."""
+        runs = [self.new_run(f"left-{batch}-{n}", "elsewhere") for n in range(3)]
+        all_started = await self.store.do(StartMany(runs))
+        for started, run in zip(all_started, runs, strict=True):
+            report("start", started.id, 0, zlib.crc32(run.args))
+        first = runs[0].id
+        await self.store.do(CancelRun(first, f"{first}-cancel", b"", self.clock.now()))
+        report("cancel", first)
+
+    async def start(self, number: int) -> None:
+        run = self.new_run(f"run-{number}", "default")
         started = await self.store.do(Start(run, worker=self.session.worker))
-        report("start", id, 0, zlib.crc32(args))
+        report("start", run.id, 0, zlib.crc32(run.args))
         if started.claimed is not None:
             await self.advance(started.claimed)
 
@@ -166,6 +183,7 @@ async def main(path: str, durability: Literal["full", "process"], runs: int) -> 
             async with asyncio.TaskGroup() as some:
                 for number in range(begin, min(begin + AT_ONCE, runs)):
                     some.create_task(writer.start(number))
+                some.create_task(writer.start_and_cancel_some(begin))
             await asyncio.to_thread(checkpoint, path)
         await claims
     await writer.session.close()
