@@ -168,7 +168,7 @@ class Stepwell(Operations):
         False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
         """
         chosen = workflow_call(call, "start")
-        if id is not None or delay is not None or at is not None:
+        if not (id is delay is at is None):
             chosen = chosen.with_options(id=id, delay=delay, at=at)
         return await self._start(chosen)
 
@@ -189,9 +189,9 @@ class Stepwell(Operations):
         False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
         A higher `priority` goes first; None = 0.
         """
-        chosen = task_call(call, "enqueue").with_options(
-            id=id, delay=delay, at=at, queue=queue, priority=priority
-        )
+        chosen = task_call(call, "enqueue")
+        if not (id is delay is at is queue is priority is None):
+            chosen = chosen.with_options(id=id, delay=delay, at=at, queue=queue, priority=priority)
         return await self._start(chosen)
 
     async def _start(self, call: Call[R]) -> Run[R]:

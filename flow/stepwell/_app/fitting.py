@@ -51,8 +51,8 @@ def fits_generic(value: Any, origin: Any, arguments: tuple[Any, ...]) -> bool:
         if len(arguments) == 2 and arguments[1] is ...:
             return all(fits(item, arguments[0]) for item in value)
         return len(value) == len(arguments) and all(map(fits, value, arguments))
-    if isinstance(value, Mapping) and len(arguments) == 2:
+    if issubclass(origin, Mapping) and len(arguments) == 2:
         return all(fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items())
-    if isinstance(value, (list, set, frozenset)) and len(arguments) == 1:
+    if issubclass(origin, (list, set, frozenset)) and len(arguments) == 1:
         return all(fits(item, arguments[0]) for item in value)
     return True

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
+from stepwell._app.log import log
 from stepwell_queue.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
     from stepwell._app.settings import Retention
 
-_log = logging.getLogger("stepwell")
 EVERY = 60.0
 
 
@@ -22,5 +21,5 @@ async def keep_pruned(app: Stepwell, retention: Retention) -> None:
         try:
             await app.prune(older_than=retention.age_seconds, keep=retention.count)
         except StoreUnavailable as error:
-            _log.warning("ended runs could not be pruned and will be later: %s", error)
+            log().warning("prune_failed", error=str(error), hint="tried again in a minute")
         await asyncio.sleep(EVERY)

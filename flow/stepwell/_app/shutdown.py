@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-_log = logging.getLogger("stepwell")
+from stepwell._app.log import log
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -57,7 +57,7 @@ class StopRequests:
         try:
             signal.signal(number, handle)
         except ValueError:  # not the main thread
-            _log.warning("%s cannot be caught here: stop the worker by cancelling it", number.name)
+            log().warning("signal_not_caught", signal=number.name, hint="not the main thread")
             return
         self._undo.append(lambda: signal.signal(number, earlier))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import os
 import platform
 import sys
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stepwell import _options as check
+from stepwell._app.log import log
 from stepwell._app.retention import keep_pruned
 from stepwell._app.shutdown import StopRequests
 from stepwell_queue.errors import StepwellError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stepwell_queue.contract import Identity
     from stepwell_runtime import worker as runtime
 
-_log = logging.getLogger("stepwell")
 SWITCH_INTERVAL = 0.0005
 
 
@@ -161,5 +160,5 @@ class Worker:
                 requests.on_second(lambda: patience.reschedule(loop.time()))
                 await self._running.stop()
         except TimeoutError:
-            _log.warning("told to stop again: running steps are abandoned and will be repeated")
+            log().warning("stopped_at_once", hint="steps that were running will be repeated")
             await self._running.stop(0.0)

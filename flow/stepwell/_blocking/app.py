@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 import weakref
@@ -161,12 +160,6 @@ class BlockingStepwell(BlockingCalls):
 
 _instances: weakref.WeakSet[BlockingStepwell] = weakref.WeakSet()
 _abandoned: list[Any] = []
-
-
-@atexit.register
-def _close_all() -> None:
-    for instance in list(_instances):
-        instance.close()
 
 
 def _abandon_all() -> None:
