@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepwell_queue.contract import Kind, Record, RecordKind
+from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.core.branch import (
     Branch,
@@ -30,7 +30,6 @@ from stepwell_runtime.core.branch import (
 from stepwell_runtime.core.commands import (
     NO_DEFAULT,
     CallCommand,
-    ChildCommand,
     Command,
     GroupCommand,
     JoinCommand,
@@ -285,7 +284,7 @@ class Execution:
         ):
             return None
         try:
-            self.register_undo(call_command(definition.compensate(value)))
+            self.register_undo(definition.compensate(value))
         except Exception as error:  # user code: its error belongs to the line that awaited the step
             return error
         return None
@@ -525,10 +524,11 @@ class Execution:
         else:
             kind = "start" if isinstance(command, StartCommand) else "child"
         op = Op(path, kind, definition.name, command, branch, after)
-        op.args = self.codec.encode(
-            [list(command.args), command.kwargs],
-            f"the arguments of {definition.word} {definition.name!r} at path {path}",
-        )
+        try:
+            op.args = self.codec.encode([command.args, command.kwargs], definition.its_arguments)
+        except Exception as refused:
+            refused.add_note(f"at path {path} of run {self.facts.id!r}")
+            raise
         op.digest = zlib.crc32(op.args)
         return op
 
@@ -772,17 +772,3 @@ def _causes(error: BaseException) -> set[int]:
         if isinstance(one, BaseExceptionGroup):
             pending += one.exceptions
     return found
-
-
-def call_command(call: Any) -> CallCommand:
-    """Return what to execute for a call value of the SDK."""
-    if isinstance(call, CallCommand):
-        return call
-    command = call.as_command() if hasattr(call, "as_command") else None
-    if not isinstance(command, CallCommand):
-        raise TypeError(f"compensate takes a call such as refund(receipt), not {call!r}")
-    return command
-
-
-def command_for(kind: Kind) -> type[CallCommand]:
-    return StepCommand if kind is Kind.STEP else ChildCommand
