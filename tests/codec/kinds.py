@@ -115,7 +115,7 @@ class _Upper:
 
 @dataclass
 class Described:
-    code: _Upper = _Upper()  # noqa: RUF009 - what is tested
+    code: _Upper = _Upper()
 
 
 @dataclass

@@ -73,4 +73,6 @@ def _fields(value: Any) -> Any:
 
 def _attributes(value: Any) -> Any:
     own: dict[str, Any] = getattr(value, "__dict__", {})
-    return sorted((name, repr(anatomy(item))) for name, item in own.items() if name not in _NOT_DATA)
+    return sorted(
+        (name, repr(anatomy(item))) for name, item in own.items() if name not in _NOT_DATA
+    )

@@ -84,7 +84,9 @@ every_kind = pytest.mark.parametrize("v1", KINDS.values(), ids=KINDS)
 
 class TestEvolution:
     @every_kind
-    def test_a_new_field_with_a_default_gets_it(self, v1: str, codec: Codec, deploy: Deploy) -> None:
+    def test_a_new_field_with_a_default_gets_it(
+        self, v1: str, codec: Codec, deploy: Deploy
+    ) -> None:
         data = codec.encode(deploy("app", v1).M(a=1), "here")
         v2 = deploy("app", v1 + "    b: int = 7\n")
         back = codec.decode(data)
@@ -136,9 +138,7 @@ class TestEvolution:
         deploy("app", "class M(BaseModel):\n    b: int = Field(alias='a')\n")
         assert codec.decode(data).b == 1
 
-    def test_a_model_field_of_another_type_is_validated(
-        self, codec: Codec, deploy: Deploy
-    ) -> None:
+    def test_a_model_field_of_another_type_is_validated(self, codec: Codec, deploy: Deploy) -> None:
         data = codec.encode(deploy("app", V1_MODEL).M(a=1), "here")
         deploy("app", "class M(BaseModel):\n    a: float\n")
         assert type(codec.decode(data).a) is float
@@ -151,9 +151,7 @@ class TestEvolution:
         v2 = deploy("app", V1_MODEL)
         assert codec.decode(data) == v2.M(a=1)
 
-    def test_a_migrate_that_returns_nothing_is_an_error(
-        self, codec: Codec, deploy: Deploy
-    ) -> None:
+    def test_a_migrate_that_returns_nothing_is_an_error(self, codec: Codec, deploy: Deploy) -> None:
         data = codec.encode(deploy("app", V1_DATA).M(a=1), "here")
         deploy("app", V1_DATA + "    @classmethod\n    def __stepwell_migrate__(cls, data): ...\n")
         with pytest.raises(DecodingError, match="must return the dict"):

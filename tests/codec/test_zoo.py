@@ -77,7 +77,13 @@ def test_a_nested_value_comes_back_as_it_was(value: Any, wrap: Any) -> None:
 
 @pytest.mark.parametrize("value", [value for value in ZOO if is_hashable(value)], ids=type_of)
 def test_a_hashable_value_comes_back_as_key_and_element(value: Any) -> None:
-    for wrapped in ({value: 1}, {value}, frozenset({value}), {(value, 1): [value]}, Frozen({value})):  # type: ignore[arg-type]  # any element
+    for wrapped in (
+        {value: 1},
+        {value},
+        frozenset({value}),
+        {(value, 1): [value]},
+        Frozen({value}),
+    ):  # type: ignore[arg-type]  # any element
         assert anatomy(again(wrapped)) == anatomy(wrapped)
 
 

@@ -79,6 +79,7 @@ class _Description:
         self._where = where
         self._limit = limit
         self._seen: set[int] = set()
+        self._left = MAX_MEMBERS
 
     def of(self, error: BaseException, chain: int) -> dict[str, Any]:
         self._seen.add(id(error))
@@ -105,7 +106,8 @@ class _Description:
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for member in members:
-            if chain and len(self._seen) < MAX_MEMBERS:
+            if chain and self._left:
+                self._left -= 1
                 found.append(self.of(member, chain - 1))
         if len(found) < len(members):
             described["notes"].append(f"{len(members) - len(found)} members were left out here")
@@ -115,11 +117,14 @@ class _Description:
         """`ref`, `args` and `attrs`, or `why`: the reason why it comes back as StepFailed."""
         if isinstance(error, _CONTROL):
             return {"why": "it would end the code that it is raised in"}
-        args: list[Any] = [] if isinstance(error, BaseExceptionGroup) else list(error.args)
+        content: list[Any] = [] if isinstance(error, BaseExceptionGroup) else list(error.args)
         try:
             ref = make_ref(type(error))
+            args = write(content, self._limit)
             attrs = write(dict(_attributes(error)), self._limit)
-            return {"ref": ref, "args": write(args, self._limit), "attrs": attrs}
+            if len(args) + len(attrs) > self._limit:
+                raise TooMany
+            return {"ref": ref, "args": args, "attrs": attrs}
         except Refused as refused:
             place = f"{refused.path} is {refused.type_name}: " if refused.path else ""
             why = f"{place}{refused.reason}"
@@ -135,8 +140,10 @@ def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
         for name, found in base.__dict__.items():
             if name in _NOT_CONTENT or not isinstance(found, _DESCRIPTORS):
                 continue
-            if hasattr(error, name):
-                yield name, getattr(error, name)
+            value = getattr(error, name, None)
+            # In C "not set" reads as None, and to set None is not the same: it shows in str().
+            if value is not None or (base.__module__ != "builtins" and hasattr(error, name)):
+                yield name, value
     for name, value in error.__dict__.items():
         if name not in _NOT_CONTENT:
             yield name, value
