@@ -1,0 +1,5 @@
+"""The `stepwell` command."""
+
+from stepwell.cli._root import main
+
+__all__ = ["main"]

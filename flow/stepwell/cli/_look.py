@@ -1,0 +1,202 @@
+"""Commands that look at a store, and `prune`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from stepwell._app.app import Stepwell
+from stepwell._app.views import STATUSES, RunInfo
+from stepwell.cli import _print as out
+from stepwell.cli._client import in_store
+from stepwell.cli._options import JsonOption, RunArgument, StoreOption, seconds_of
+from stepwell.cli._refusal import FOUND
+from stepwell.cli._shapes import Shape, finding_shape, history_shape, run_shape, worker_shape
+from stepwell.cli._story import tell
+from stepwell_queue import contract
+from stepwell_queue.errors import RunNotFound
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(runs)
+    app.command()(show)
+    app.command()(workers)
+    app.command()(prune)
+    app.command()(doctor)
+
+
+def _statuses(values: list[str] | None) -> list[str] | None:
+    for value in values or ():
+        if value not in STATUSES:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(STATUSES)}")
+    return values
+
+
+def runs(
+    store: StoreOption,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--status",
+            callback=_statuses,
+            help=f"Only these; repeat for several: {', '.join(STATUSES)}.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Only runs of this workflow or task.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only runs of this queue.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Only children of the run of this id.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="The next page: the last id of the one before.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List runs, newest first."""
+
+    async def work(app: Stepwell) -> list[RunInfo]:
+        return await app.runs(
+            status=status or None, name=name, queue=queue, parent=parent, after=after, limit=limit
+        )
+
+    found = in_store(store, work)
+    if as_json:
+        out.document([run_shape(run) for run in found])
+        return
+    rows = [
+        (
+            run.id,
+            f"{run.name} v{run.version}" if run.version > 1 else run.name,
+            out.status(run.status),
+            run.queue,
+            out.when(run.created_at),
+            out.between(run.started_at, run.ended_at),
+            out.one_line(remark(run), out.SHORT),
+        )
+        for run in found
+    ]
+    columns = ("id", "name", "status", "queue", "created", "took", "")
+    out.console().print(out.table(None, columns, rows) if rows else "no runs")
+    if len(found) == limit:
+        typer.echo(f"there may be more: --after {found[-1].id}", err=True)
+
+
+def remark(run: RunInfo) -> str:
+    """Say what is worth knowing of a run beside its status."""
+    if run.ended or run.status in ("held", "stuck"):
+        incomplete = "rollback incomplete" if run.rollback == "incomplete" else ""
+        return "; ".join(part for part in (incomplete, run.error) if part)
+    parts = [f"waits for {run.waiting}"] if run.waiting and run.status == "parked" else []
+    if run.status in ("scheduled", "ready") and run.due_at is not None:
+        parts.append(f"due {out.when(run.due_at)}")
+    if not run.has_code:
+        parts.append("no live worker has its code")
+    if run.error is not None:
+        parts.append(run.error)
+    return "; ".join(parts)
+
+
+def show(
+    id: RunArgument,
+    store: StoreOption,
+    full: Annotated[
+        bool, typer.Option("--full", help="Do not shorten values, and show tracebacks.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run and its journal.
+
+    Also what it waits for, what it was sent, its children, and what operators asked for.
+    """
+
+    async def work(app: Stepwell) -> Shape:
+        # Not app.history(): it builds the values, for which it imports the user's classes.
+        found = await app.engine.store.history(id)
+        if found is None:
+            raise RunNotFound(id)
+        return history_shape(found, app.codec)
+
+    shape = in_store(store, work)
+    if as_json:
+        out.document(shape)
+    else:
+        tell(shape, full)
+
+
+def workers(store: StoreOption, as_json: JsonOption = False) -> None:
+    """List the registered workers."""
+
+    async def work(app: Stepwell) -> list[contract.WorkerInfo]:
+        return await app.workers()
+
+    found = in_store(store, work)
+    shapes = [worker_shape(worker) for worker in found]
+    if as_json:
+        out.document(shapes)
+        return
+    rows = [
+        (
+            str(one.worker),
+            one.name,
+            f"{one.host}:{one.pid}",
+            Text("alive", "green") if one.alive else Text("dead", "red"),
+            ", ".join(one.queues),
+            str(one.held),
+            out.one_line(", ".join(sorted(one.names)), out.SHORT),
+        )
+        for one in found
+    ]
+    columns = ("#", "name", "process", "state", "queues", "holds", "serves")
+    out.console().print(out.table(None, columns, rows) if rows else "no workers")
+
+
+def prune(
+    store: StoreOption,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds_of, metavar="SPAN", help="Those that ended so long ago: 12h, 30d, 2w."
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option(min=0, help="All but so many of the newest ended runs.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete ended runs.
+
+    Whole trees go, the oldest first: children with their parent, not before it.
+    """
+    if older_than is None and keep is None:
+        raise typer.BadParameter("give --older-than or --keep, so that not all runs go")
+
+    async def work(app: Stepwell) -> int:
+        return await app.prune(older_than=older_than, keep=keep)
+
+    gone = in_store(store, work)
+    if as_json:
+        out.document({"deleted": gone})
+    else:
+        typer.echo(f"deleted {gone} run{'' if gone == 1 else 's'}")
+
+
+def doctor(store: StoreOption, as_json: JsonOption = False) -> None:
+    """Check the store for broken invariants.
+
+    The exit code is 3 if there are any.
+    """
+
+    async def work(app: Stepwell) -> list[contract.Finding]:
+        return await app.doctor()
+
+    found = in_store(store, work)
+    if as_json:
+        out.document([finding_shape(one) for one in found])
+    elif found:
+        rows = [(one.rule, one.run_id or "", out.one_line(one.detail)) for one in found]
+        out.console().print(out.table(None, ("rule", "run", "detail"), rows))
+    else:
+        typer.echo("sound: no invariant is broken")
+    if found:
+        raise typer.Exit(FOUND)

@@ -1,0 +1,50 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from typing import Annotated
+
+import typer
+
+STORE = "STEPWELL_STORE"
+
+
+def seconds_of(text: str) -> float:
+    """Return a span such as 90, 90s, 15m, 12h, 30d or 2w in seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no span: write 90, 90s, 15m, 12h, 30d or 2w")
+    unit = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
+    return float(found[1]) * unit
+
+
+def login() -> str:
+    """Return who is working here, for the audit; empty where the system does not know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):  # a container whose user has no name
+        return ""
+
+
+StoreOption = Annotated[
+    str,
+    typer.Option("--store", envvar=STORE, metavar="FILE", help="The store: a file, or its URL."),
+]
+OwnStoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        envvar=STORE,
+        metavar="FILE",
+        help="The store to use instead of the one that the app names.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
+ActorOption = Annotated[
+    str | None,
+    typer.Option("--actor", help="Who asks, for the audit.", show_default="the login name"),
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for people.")]

@@ -1,0 +1,53 @@
+"""The command and what holds for all of its subcommands."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from stepwell.cli import _look, _serve, _steer
+from stepwell.cli._logs import log_to_stderr
+
+app = typer.Typer(
+    name="stepwell",
+    no_args_is_help=True,
+    add_completion=False,
+    # A rich usage error is a box of several lines; one line is what logs and scripts can take.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+_serve.add_to(app)
+_look.add_to(app)
+_steer.add_to(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stepwell {metadata.version('stepwell')}")
+        raise typer.Exit
+
+
+@app.callback()
+def stepwell(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Run workers, and start, show and steer durable runs."""
+    log_to_stderr()
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 refused, 2 wrong usage, 3 doctor found something."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A stored value may hold what the terminal cannot show: show the rest.
+            stream.reconfigure(errors="backslashreplace")
+    app()

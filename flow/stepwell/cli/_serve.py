@@ -1,0 +1,232 @@
+"""Commands that run or use the user's code: `worker` and `start`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from typing import Annotated, Any, cast
+
+import structlog
+import typer
+
+from stepwell._app.app import Stepwell
+from stepwell._app.handles import Run
+from stepwell._calls import TaskCall, WorkflowCall
+from stepwell.cli import _print as out
+from stepwell.cli._loading import app_of, definition_of, imported, split
+from stepwell.cli._logs import LEVELS, log_to_stderr
+from stepwell.cli._options import OwnStoreOption, seconds_of
+from stepwell.cli._refusal import Refusal, refusals
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.definitions import Definition, TaskDefinition
+
+log = structlog.get_logger("stepwell")
+
+ModuleArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE[:app]",
+        help="The module to import, and the name of its Stepwell instance "
+        "(default: `app`, or the only one).",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(worker)
+    app.command()(start)
+
+
+def _level(value: str) -> str:
+    if value not in LEVELS:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(LEVELS)}")
+    return value
+
+
+def worker(
+    module: ModuleArgument,
+    store: OwnStoreOption = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue", help="A queue to serve; repeat for several.", show_default="default"
+        ),
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Runs and tasks at once.")] = 100,
+    step_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Steps at once.", show_default="as --concurrency")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Plain functions at once.")] = 32,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that running steps get to end when it stops.")
+    ] = 10.0,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What the worker is called.", show_default="host and process"),
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option(callback=_level, help=f"What is logged on stderr: {', '.join(LEVELS)}.")
+    ] = "info",
+) -> None:
+    """Serve a module's workflows and tasks until SIGTERM.
+
+    Ctrl+C does the same. A second signal stops at once; steps that were running are repeated later.
+    """
+    log_to_stderr(log_level)
+    with refusals():
+        found, attribute = split(module, "MODULE or MODULE:app")
+        app = app_of(imported(found), attribute, store)
+        served = app.definitions()
+        if not served:
+            raise Refusal(f"{found!r} defines no workflow or task: there is nothing to serve")
+        try:
+            serving = app.worker(
+                queues=queue or ("default",),
+                concurrency=concurrency,
+                step_concurrency=step_concurrency,
+                threads=threads,
+                grace=grace,
+                name=name,
+            )
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+        log.info(
+            "worker_starts",
+            store=str(app.settings.store),
+            queues=queue or ["default"],
+            serves=sorted({one.name for one in served.values()}),
+        )
+        asyncio.run(serving.run())
+        log.info("worker_stopped")
+
+
+def start(
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MODULE:]WORKFLOW", help="A workflow or task: its name, or its attribute."
+        ),
+    ],
+    module: Annotated[
+        str | None,
+        typer.Option("--module", metavar="MODULE[:app]", help="The module where it is defined."),
+    ] = None,
+    arguments: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            metavar="ARGS",
+            help="Its arguments, a JSON list or object; the answer is JSON, too.",
+        ),
+    ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", help="The id of the run; the same id again finds it.", show_default="a new one"
+        ),
+    ] = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(parser=seconds_of, metavar="SPAN", help="Not before: 90, 15m, 12h, 30d."),
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", help="The queue.", show_default="as it is decorated")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="Of a task; higher goes first.", show_default="0")
+    ] = None,
+    store: OwnStoreOption = None,
+) -> None:
+    """Start a workflow or enqueue a task.
+
+    Prints the id of the run. The arguments are made to fit the annotations: dataclasses, models,
+    dates and so on.
+    """
+    with refusals():
+        spec, name = sought(workflow, module)
+        found, attribute = split(spec, "MODULE or MODULE:app")
+        loaded = imported(found)
+        app = app_of(loaded, attribute, store)
+        definition = definition_of(loaded, name, app)
+        args, kwargs = fitted(definition, arguments_in(arguments), app.codec)
+        call = call_of(definition, args, kwargs)
+        try:
+            call = call.with_options(id=id, delay=delay, queue=queue, priority=priority)
+        except (TypeError, ValueError) as error:
+            raise Refusal(str(error)) from None
+        run = asyncio.run(started(app, call))
+    if arguments is not None:
+        out.document({"id": run.id, "created": run.created})
+        return
+    typer.echo(run.id)
+    if not run.created:
+        typer.echo(f"{run.id} was there already, with the same arguments", err=True)
+
+
+def sought(workflow: str, module: str | None) -> tuple[str, str]:
+    """Return where to look and what for."""
+    if module is not None:
+        return module, workflow
+    found, colon, name = workflow.partition(":")
+    if not colon:
+        raise Refusal(f"where is {workflow!r} defined? Write MODULE:{workflow} or give --module")
+    if not name:
+        raise Refusal(f"{workflow!r}: write MODULE:WORKFLOW")
+    return found, name
+
+
+def arguments_in(text: str | None) -> tuple[list[Any], dict[str, Any]]:
+    if text is None:
+        return [], {}
+    given = json_in(text)
+    if isinstance(given, list):
+        return cast("list[Any]", given), {}
+    if isinstance(given, dict):
+        return [], cast("dict[str, Any]", given)
+    raise Refusal(
+        "--json takes the arguments as a list or an object, "
+        f"such as '[1, \"a\"]' or '{{\"count\": 1}}', not {text}"
+    )
+
+
+def json_in(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Refusal(f"--json {text!r} is no JSON: {error}") from None
+
+
+def fitted(
+    definition: Definition, given: tuple[list[Any], dict[str, Any]], codec: Codec
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Bind the arguments to the parameters and convert each to its annotation."""
+    try:
+        bound = definition.signature.bind(*given[0], **given[1])
+    except TypeError as error:
+        raise Refusal(f"{definition.name}{definition.signature}: {error}") from None
+    for name, value in bound.arguments.items():
+        annotation = definition.parameter_types.get(name, Any)
+        where = f"argument {name!r} of {definition.name}"
+        kind = definition.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            made: Any = tuple(codec.convert(item, annotation, where) for item in value)
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            made = {key: codec.convert(item, annotation, where) for key, item in value.items()}
+        else:
+            made = codec.convert(value, annotation, where)
+        bound.arguments[name] = made
+    return bound.args, bound.kwargs
+
+
+def call_of(
+    definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> WorkflowCall[Any] | TaskCall[Any]:
+    if isinstance(definition, TaskDefinition):
+        return TaskCall(definition, args, kwargs)
+    return WorkflowCall(definition, args, kwargs)
+
+
+async def started(app: Stepwell, call: WorkflowCall[Any] | TaskCall[Any]) -> Run[Any]:
+    async with app:
+        return await (app.enqueue(call) if isinstance(call, TaskCall) else app.start(call))

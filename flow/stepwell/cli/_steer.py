@@ -1,0 +1,167 @@
+"""Commands that talk to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import typer
+
+from stepwell._app.app import Stepwell
+from stepwell.cli import _print as out
+from stepwell.cli._client import in_store
+from stepwell.cli._loading import imported, signal_of, split
+from stepwell.cli._options import (
+    ActorOption,
+    JsonOption,
+    ReasonOption,
+    RunArgument,
+    StoreOption,
+    login,
+)
+from stepwell.cli._refusal import Refusal, refusals
+from stepwell.cli._serve import json_in
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(signal)
+    app.command()(cancel)
+    app.command()(retry)
+    app.command()(rollback)
+    app.command()(resume_rollback)
+    app.command()(resume)
+
+
+def signal(
+    id: RunArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal.")],
+    store: StoreOption,
+    value: Annotated[
+        str | None,
+        typer.Option(
+            "--json", metavar="VALUE", help="Its value, as JSON; the answer is JSON, too."
+        ),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option(
+            "--module",
+            metavar="MODULE",
+            help="Import it, and make the value fit the type of its Signal of that name.",
+        ),
+    ] = None,
+) -> None:
+    """Send a signal to a run.
+
+    It is stored until the run takes it. Without --module it carries plain JSON data, which fits
+    signals of plain types only.
+    """
+    with refusals():
+        given = None if value is None else json_in(value)
+        made = given if module is None else fitted(module, name, given)
+
+    async def work(app: Stepwell) -> None:
+        try:
+            await app.signal(id, name, made)
+        except (TypeError, ValueError) as error:
+            raise Refusal(str(error)) from None
+
+    in_store(store, work)
+    if value is not None:
+        out.document({"id": id, "signal": name})
+    else:
+        typer.echo(f"{id}: signal {name} is stored")
+
+
+def fitted(module: str, name: str, value: Any) -> Any:
+    from stepwell_runtime.codec import Codec
+
+    found = signal_of(imported(split(module, "--module MODULE")[0]), name)
+    return Codec().convert(value, found.type, f"signal {name!r}")
+
+
+def cancel(
+    id: RunArgument,
+    store: StoreOption,
+    reason: ReasonOption = "",
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a run to cancel.
+
+    A run that was never executed ends at once, another one at its next durable operation.
+    """
+    asked(id, store, reason, actor, as_json, lambda app: app.cancel)
+
+
+def retry(
+    id: RunArgument,
+    store: StoreOption,
+    reason: ReasonOption = "",
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on from the failed step.
+
+    Of a held run, or of a failed one of which no undo has run.
+    """
+    asked(id, store, reason, actor, as_json, lambda app: app.retry)
+
+
+def rollback(
+    id: RunArgument,
+    store: StoreOption,
+    reason: ReasonOption = "",
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a held run roll back."""
+    asked(id, store, reason, actor, as_json, lambda app: app.roll_back)
+
+
+def resume_rollback(
+    id: RunArgument,
+    store: StoreOption,
+    reason: ReasonOption = "",
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try the failed undos of a run again.
+
+    Of a run that ended with its rollback incomplete.
+    """
+    asked(id, store, reason, actor, as_json, lambda app: app.resume_rollback)
+
+
+def resume(
+    id: RunArgument,
+    store: StoreOption,
+    reason: ReasonOption = "",
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try a stuck run again.
+
+    With the code that its workers have now; a newly started worker does so by itself.
+    """
+    asked(id, store, reason, actor, as_json, lambda app: app.resume)
+
+
+def asked(
+    id: str,
+    store: str,
+    reason: str,
+    actor: str | None,
+    as_json: bool,
+    verb: Callable[[Stepwell], Callable[..., Awaitable[str]]],
+) -> None:
+    who = login() if actor is None else actor
+
+    async def work(app: Stepwell) -> str:
+        return await verb(app)(id, reason=reason, actor=who)
+
+    status = in_store(store, work)
+    if as_json:
+        out.document({"id": id, "status": status})
+    else:
+        typer.echo(f"{id}: {status}")
