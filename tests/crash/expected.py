@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from tests.crash.flows import Effect
+from tests.crash.flows import BRANCHES, SLOTS, Effect
 
 Execution = tuple[str, int]
 """What was executed, and as which attempt."""
@@ -62,7 +62,19 @@ def _paths(effects: Iterable[Effect]) -> set[str]:
     return {effect.path for effect in effects}
 
 
-def extra_executions(effects: Iterable[Effect]) -> int:
-    """Count how often an attempt was executed again."""
-    attempts = Counter((effect.run, effect.path, effect.attempt) for effect in effects)
-    return sum(count - 1 for count in attempts.values())
+def unexplained_repeats(effects: Iterable[Effect], killed: set[int]) -> list[str]:
+    """Find attempts that were executed again though nobody was killed while they were open."""
+    problems: list[str] = []
+    executors: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for effect in effects:
+        executors[effect.run, effect.path, effect.attempt].append(effect.process)
+    repeats: Counter[int] = Counter()
+    for attempt, processes in executors.items():
+        cut = processes[:-1]
+        repeats.update(cut)
+        if len(set(processes)) < len(processes) or not killed.issuperset(cut):
+            problems.append(f"attempt {attempt} was executed by the processes {processes}")
+    for process, count in repeats.items():
+        if count > SLOTS * BRANCHES:
+            problems.append(f"{count} attempts of the killed process {process} were repeated")
+    return problems

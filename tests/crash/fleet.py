@@ -13,22 +13,24 @@ from typing import Self
 
 import msgspec
 
+from tests.crash import flows
 from tests.crash.flows import Effect
 
-FLOWS = Path(__file__).with_name("flows.py")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Fleet:
     """So many workers on one file; leaves none behind."""
 
     def __init__(self, file: Path, effects: Path, size: int, rng: Random) -> None:
-        self._command = [sys.executable, str(FLOWS), str(file), str(effects)]
+        self._command = [sys.executable, "-m", flows.__name__, str(file), str(effects)]
         self._effects = effects
+        self._log = effects.with_suffix(".workers.log")
         self._rng = rng
         self._size = size
         self._workers: list[subprocess.Popen[bytes]] = []
         self._counted = self._counted_to = 0
-        self.kills = 0
+        self.killed: set[int] = set()
 
     def __enter__(self) -> Self:
         self._effects.touch()
@@ -46,7 +48,9 @@ class Fleet:
             worker.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command)
+        # The logs of the workers stay beside their file, to be read when a round failed.
+        with self._log.open("ab") as log:
+            return subprocess.Popen(self._command, cwd=ROOT, stdout=log, stderr=log)
 
     async def kill_at_random(self, kills: int, apart: int) -> None:
         """Kill one worker after another, each when about `apart` more effects were seen."""
@@ -57,7 +61,7 @@ class Fleet:
             assert worker.poll() is None, f"a worker ended by itself with {worker.returncode}"
             worker.send_signal(signal.SIGKILL)
             await asyncio.to_thread(worker.wait)
-            self.kills += 1
+            self.killed.add(worker.pid)
             self._workers[number] = self._start()
 
     async def _wait_for_effects(self, more: int) -> None:

@@ -2,7 +2,7 @@
 
 Each execution of a step leaves one line in the effects log: that is what the outside world saw.
 
-usage: flows.py FILE EFFECTS
+usage: python -m tests.crash.flows FILE EFFECTS
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from stepwell import (
 )
 
 SLOTS = 16
-"""Steps that one worker executes at once."""
+"""Runs that one worker holds at once."""
+
+BRANCHES = 3
+"""Steps that one run executes at once, at most."""
 
 approved = Signal("approved", str)
 
@@ -42,6 +45,7 @@ class Effect(msgspec.Struct, array_like=True):
     what: str
     attempt: int
     key: str
+    process: int
 
 
 class _Log:
@@ -51,7 +55,7 @@ class _Log:
 
     def add(self, what: str) -> int:
         scope = current_step()
-        effect = Effect(scope.run_id, scope.path, what, scope.attempt, scope.key)
+        effect = Effect(scope.run_id, scope.path, what, scope.attempt, scope.key, os.getpid())
         os.write(self.descriptor, msgspec.json.encode(effect) + b"\n")
         return scope.attempt
 
@@ -166,9 +170,7 @@ async def serve(file: str, effects: str) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     log.descriptor = os.open(effects, flags, 0o600)
     async with Stepwell(file) as app:
-        await app.worker(
-            queues=["default", "elsewhere"], concurrency=64, step_concurrency=SLOTS
-        ).run()
+        await app.worker(queues=["default", "elsewhere"], concurrency=SLOTS).run()
 
 
 if __name__ == "__main__":
