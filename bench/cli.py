@@ -1,0 +1,142 @@
+"""The command line of the benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import imports, memory
+from bench.report import as_text, report
+from bench.samples import BrokenSample, take
+from bench.spec import SCENARIOS, WORKLOADS, Spec, Unreconciled
+
+NO_TCP = (
+    "--mode tcp: this version has no TCP broker to measure; use --mode embedded "
+    "(one SQLite file, worker and clients in one process)"
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; 1 when a sample does not reconcile or dies, 2 when a flag is wrong."""
+    flags = parser().parse_args(arguments)
+    try:
+        found, text, good = flags.measure(flags)
+    except Unreconciled as error:
+        print(f"not reconciled, so there is no figure: {error}", file=sys.stderr)
+        return 1
+    except BrokenSample as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(text)
+    if flags.json is not None:
+        flags.json.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    return 0 if good else 1
+
+
+Answer = tuple[dict[str, Any], str, bool]
+
+
+def measure_load(flags: argparse.Namespace) -> Answer:
+    spec = Spec(flags.name, flags.executions, flags.concurrency, flags.durability, flags.loop_load)
+    found = report(spec, flags.mode, list(take(spec, flags.runs, flags.dir)))
+    return found, as_text(found), True
+
+
+def measure_memory(flags: argparse.Namespace) -> Answer:
+    found = memory.measure(flags.parked, flags.finished, flags.durability, flags.dir)
+    return found, memory.as_text(found), bool(found["flat"])
+
+
+def measure_import(flags: argparse.Namespace) -> Answer:
+    found = imports.measure(flags.runs)
+    return found, imports.as_text(found), not found["optional_imported"]
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures Stepwell; docs/how-to/measure.md explains the figures.",
+    )
+    commands = top.add_subparsers(required=True, metavar="workflow|queue|memory|import")
+    flow = commands.add_parser("workflow", help="executions of a small workflow")
+    flow.add_argument("--scenario", dest="name", choices=SCENARIOS, required=True)
+    queue = commands.add_parser("queue", help="plain tasks that do nothing")
+    queue.add_argument("--workload", dest="name", choices=WORKLOADS, required=True)
+    for one in (flow, queue):
+        add_load_flags(one)
+    kept = commands.add_parser(
+        "memory", help="memory of a worker with many parked and finished runs"
+    )
+    kept.add_argument("--parked", type=whole, default=10_000, help="runs that wait (10000)")
+    kept.add_argument("--finished", type=whole, default=100_000, help="runs that end (100000)")
+    add_store_flags(kept, "process")
+    kept.set_defaults(measure=measure_memory)
+    imported = commands.add_parser("import", help="time of `import stepwell`")
+    imported.add_argument("--runs", type=whole, default=15, help="processes for each import (15)")
+    imported.set_defaults(measure=measure_import)
+    for one in (flow, queue, kept, imported):
+        one.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    return top
+
+
+def add_load_flags(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--mode", type=mode, default="embedded", help="embedded")
+    one.add_argument("--executions", type=whole, default=5000, help="per sample (5000)")
+    one.add_argument("--concurrency", type=whole, default=128, help="executions at a time (128)")
+    one.add_argument("--runs", type=whole, default=5, help="samples (5)")
+    one.add_argument(
+        "--loop-load",
+        type=part,
+        default=0.0,
+        metavar="PART",
+        help="part of the event loop's time that other work takes, 0 to 0.95 (0)",
+    )
+    add_store_flags(one, "full")
+    one.set_defaults(measure=measure_load)
+
+
+def add_store_flags(one: argparse.ArgumentParser, durability: str) -> None:
+    one.add_argument(
+        "--durability",
+        choices=("full", "process"),
+        default=durability,
+        help=f"full survives power loss, process survives kill -9 ({durability})",
+    )
+    one.add_argument(
+        "--dir", type=folder, metavar="FOLDER", help="on the disk to measure (temporary folder)"
+    )
+
+
+def mode(text: str) -> str:
+    if text == "tcp":
+        raise argparse.ArgumentTypeError(NO_TCP)
+    if text != "embedded":
+        raise argparse.ArgumentTypeError(f"{text!r} is unknown: use embedded")
+    return text
+
+
+def whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1")
+    return int(text)
+
+
+def part(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 0.95:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 to 0.95")
+    return value
+
+
+def folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+    return path

@@ -1,0 +1,50 @@
+"""What is measured, and what one sample found."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+Durability = Literal["full", "process"]
+
+SCENARIOS: Final = ("linear", "parallel", "compensation", "signal")
+WORKLOADS: Final = ("enqueue", "enqueue-each", "drain")
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """One measurement. `loop_load`: the part of the event loop's time that other work takes."""
+
+    name: str  # one of SCENARIOS or WORKLOADS
+    executions: int
+    concurrency: int
+    durability: Durability
+    loop_load: float = 0.0
+
+    @property
+    def is_workflow(self) -> bool:
+        return self.name in SCENARIOS
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One sample: times in seconds, CPU of all threads of the process, `ids` of the runs made."""
+
+    wall: float
+    cpu: float
+    latencies: list[float]  # start to end of each execution
+    wakes: list[float]  # signal to the next line of the workflow
+    commits: int
+    peak_rss: int  # bytes
+    ids: list[str]
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """The same rows and coroutines with nothing around them."""
+
+    wall: float
+    rows: int
+    commits: int
+
+
+class Unreconciled(Exception):
+    """What is in the store is not what the sample did, so that it has no rate."""
