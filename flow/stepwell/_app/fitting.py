@@ -31,6 +31,8 @@ def fits(value: Any, annotation: Any) -> bool:
 
 
 def fits_plain(value: Any, annotation: Any) -> bool:
+    if annotation is Any:  # a class since 3.11, but no isinstance() takes it
+        return True
     if is_typeddict(annotation):
         return isinstance(value, dict)
     if not isinstance(annotation, type) or getattr(annotation, "_is_protocol", False):
