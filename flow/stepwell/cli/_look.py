@@ -76,7 +76,7 @@ def runs(
         )
         for run in found
     ]
-    columns = ("id", "name", "status", "queue", "created", "took", "")
+    columns = ("id", "name", "status", "queue", "created", "took", "note")
     out.console().print(out.table(None, columns, rows) if rows else "no runs")
     if len(found) == limit:
         typer.echo(f"there may be more: --after {found[-1].id}", err=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
+import msgspec
 import structlog
 import typer
 
@@ -179,22 +179,22 @@ def sought(workflow: str, module: str | None) -> tuple[str, str]:
 def arguments_in(text: str | None) -> tuple[list[Any], dict[str, Any]]:
     if text is None:
         return [], {}
-    given = json_in(text)
-    if isinstance(given, list):
-        return cast("list[Any]", given), {}
-    if isinstance(given, dict):
-        return [], cast("dict[str, Any]", given)
-    raise Refusal(
-        "--json takes the arguments as a list or an object, "
-        f"such as '[1, \"a\"]' or '{{\"count\": 1}}', not {text}"
-    )
+    try:
+        given = msgspec.convert(json_in(text), type=list[Any] | dict[str, Any])
+    except msgspec.ValidationError:
+        raise Refusal(
+            "--json takes the arguments as a list or an object, "
+            f"such as '[1, \"a\"]' or '{{\"count\": 1}}', not {text}"
+        ) from None
+    return (given, {}) if isinstance(given, list) else ([], given)
 
 
 def json_in(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Refusal(f"--json {text!r} is no JSON: {error}") from None
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        said = str(error).removeprefix("JSON is malformed: ")
+        raise Refusal(f"--json {text!r} is no JSON: {said}") from None
 
 
 def fitted(

@@ -41,7 +41,7 @@ def facts(run: Shape, full: bool) -> Table:
         ("id", run["id"]),
         ("status", standing(run)),
         ("waits for", run["waiting"] if run["status"] == "parked" else ""),
-        ("error", run["error"] or ""),
+        ("reason" if run["status"] == "cancelled" else "error", run["error"] or ""),
         ("result", out.compact(run["result"], longest) if run["status"] == "completed" else ""),
         ("arguments", arguments(run["arguments"], longest)),
         ("queue", run["queue"] + (f", priority {run['priority']}" if run["priority"] else "")),
