@@ -114,13 +114,15 @@ class GroupCommit:
 
     def _next_batch(self) -> tuple[list[Entry], int, int]:
         waiting, size = self._open, self._bytes
+        batch: list[Entry]
         if len(waiting) <= _INLINE_ROWS and size <= _INLINE_BYTES:
             batch = list(waiting)
             waiting.clear()
             self._bytes = 0
             rows = len(batch) + sum([len(e[0].runs) for e in batch if type(e[0]) is StartMany])
             return batch, size, rows
-        batch, size, rows = [], 0, 0
+        batch = []
+        size = rows = 0
         while waiting and rows < _MAX_ROWS and (not batch or size + waiting[0][2] <= _MAX_BYTES):
             entry = waiting.popleft()
             batch.append(entry)

@@ -100,14 +100,15 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
     run, fence, due = verb.run, verb.fence, verb.due
     rows = tx.execute(_INBOX, (run,)).fetchall()
     if rows:
-        if tx.one(_HELD, (run, fence)) is None:
-            raise StaleFence(run, fence)
+        holds = tx.one(_HELD, (run, fence)) is not None
     else:
         tx.execute(_PARK, (due, verb.waiting, tx.now, run, fence))
-        if tx.cursor.rowcount == 0:
-            if not _gave_up(tx, run, fence):
-                raise StaleFence(run, fence)
-            return ()
+        holds = tx.cursor.rowcount == 1
+    if not holds:
+        if _gave_up(tx, run, fence):
+            return ()  # a repetition
+        raise StaleFence(run, fence)
+    if not rows:
         tx.effects.moves.append((run, None, 0))
         if due is not None:
             tx.made_due(due)
