@@ -13,6 +13,8 @@ from stepwell_runtime.codec import _tags as tags
 from stepwell_runtime.codec._exceptions import describe_stored
 from stepwell_runtime.codec._read import pairs
 
+_LONG_INT: Final = 10_000  # bits; str() refuses a little more
+
 _Shower = Callable[[memoryview], Any]
 
 
@@ -36,9 +38,15 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, int) and not _fits_json(value):
+        return str(value) if value.bit_length() < _LONG_INT else f"<{value.bit_length():,} bits>"
     if value is None or isinstance(value, bool | int | str):
         return value
     return str(value)
+
+
+def _fits_json(value: int) -> bool:
+    return -(2**63) <= value < 2**64
 
 
 def _key(key: Any) -> str:
@@ -66,7 +74,7 @@ _decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder(ext_hook=
 
 
 def _text(data: memoryview) -> str:
-    return str(data, "utf-8", "backslashreplace")
+    return str(data, "utf-8", "surrogatepass").encode("utf-8", "backslashreplace").decode()
 
 
 def _mapping(flat: list[Any]) -> dict[str, Any]:
