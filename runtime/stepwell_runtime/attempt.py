@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any
 
@@ -14,30 +14,34 @@ import anyio.to_thread
 
 from stepwell_runtime.definitions import Definition
 from stepwell_runtime.errors import StepTimeout
+from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.scope import StepScope, current
 
 Ended = Callable[[Any, BaseException | None], None]
 
+SHUTDOWN_TAKES = 1.0
+
 
 class Attempt:
-    """A running attempt. `ended(value, error)` is called once, on the loop, unless the attempt was dropped before.
+    """A running attempt. `ended(value, error)` is called once, on the loop, unless it was dropped.
 
-    An async function runs in a task of its own and is cancelled at its timeout; a plain one runs in a
-    thread, which cannot be stopped: at its timeout it is abandoned and `current_step().cancelled` becomes true.
+    An async function is cancelled at its timeout. A plain one runs in a thread, which cannot be
+    stopped: at its timeout it is abandoned, and `current_step().cancelled` becomes true.
     """
 
     __slots__ = (
         "_args",
+        "_context",
         "_definition",
         "_ended",
         "_kwargs",
+        "_lane",
         "_limiter",
-        "_running",
+        "_loop",
         "_timeout",
         "_timer",
         "_why",
         "scope",
-        "task",
     )
 
     def __init__(
@@ -53,18 +57,19 @@ class Attempt:
         self._definition, self._args, self._kwargs = definition, args, kwargs
         self.scope, self._timeout, self._limiter, self._ended = scope, timeout, limiter, ended
         self._why: str | None = None
-        self._running = False
+        self._lane: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+    def begin(self, loop: asyncio.AbstractEventLoop, lanes: Lanes, context: Context) -> None:
         """Start in a copy of `context`, so that what the function sets there stays with it."""
-        inner = context.copy()
-        inner.run(current.set, self.scope)
+        self._loop = loop
+        self._context = context.copy()
+        self._context.run(current.set, self.scope)
         if not self._definition.is_async:
             self.scope.cancel_event = threading.Event()
-        self.task = loop.create_task(self._run(), name=self._definition.name, context=inner)
         if self._timeout is not None:
             self._timer = loop.call_later(self._timeout, self._stop, "timeout")
+        lanes.run(self)
 
     def interrupt(self) -> None:
         """Ask the attempt to stop; `ended` is still called once it has."""
@@ -75,52 +80,89 @@ class Attempt:
         self._ended = _nobody
         self._stop("drop")
 
+    @property
+    def interrupted(self) -> bool:
+        return self._why in ("interrupt", "drop")
+
     def _stop(self, why: str) -> None:
         if self._why is None:
             self._why = why
         event = self.scope.cancel_event
         if event is not None:
             event.set()
-        # A task that is cancelled before its first turn never runs at all, and would never tell of its end.
-        if self._running:
-            self.task.cancel()
+        if self._lane is not None:
+            self._lane.cancel()
 
-    async def _run(self) -> None:
+    async def run(self, lane: asyncio.Task[None], lanes: Lanes) -> None:
+        """Execute on a lane; returns when the attempt is over. Raises nothing."""
         value: Any = None
         error: BaseException | None = None
-        self._running = True
-        try:
-            if self._why is not None:
-                raise asyncio.CancelledError
-            if self._definition.is_async:
-                value = await self._definition.fn(*self._args, **self._kwargs)
-            else:
-                call = functools.partial(self._definition.fn, *self._args, **self._kwargs)
-                value = await anyio.to_thread.run_sync(
-                    call, abandon_on_cancel=True, limiter=self._limiter
-                )
-        except (
-            BaseException
-        ) as caught:  # SystemExit and the like are a failure of the step, not the end of the worker
-            error = caught
+        if self._why is None:
+            self._lane = lane
+            try:
+                if self._definition.is_async:
+                    call = self._definition.fn(*self._args, **self._kwargs)
+                else:
+                    call = self._in_thread()
+                value = await _InContext(self._context, call, lanes)
+            except BaseException as caught:  # noqa: BLE001 - SystemExit too is the step's failure
+                error = caught
+            self._lane = None
+        else:
+            error = asyncio.CancelledError()
         self._args, self._kwargs = [], {}
         if self._timer is not None:
             self._timer.cancel()
-        if self._why == "timeout":
-            name = self._definition.name
-            error = StepTimeout(
-                f"{self._definition.word} {name!r} took longer than its timeout of {self._timeout:g} s"
-            )
-            value = None
+            self._timer = None
         ended, self._ended = self._ended, _nobody
         try:
-            ended(value, error)
+            if self._why is not None:
+                self._stopped(ended, error)
+            elif isinstance(error, asyncio.CancelledError) and lane.cancelling():
+                # Cancelled from outside: the loop is being closed, which is no outcome of the step.
+                # If it is not, the step has cancelled its own task.
+                self._loop.call_later(SHUTDOWN_TAKES, ended, None, error)
+            else:
+                ended(value, error)
         finally:
-            error = None  # its traceback holds this frame: without this, a cycle keeps the step's locals alive
+            error = None  # its traceback holds this frame: a cycle would keep the step's locals
 
-    @property
-    def interrupted(self) -> bool:
-        return self._why in ("interrupt", "drop")
+    def _stopped(self, ended: Ended, error: BaseException | None) -> None:
+        if self._why == "timeout":
+            what = f"{self._definition.word} {self._definition.name!r}"
+            error = StepTimeout(f"{what} took longer than its timeout of {self._timeout:g} s")
+        ended(None, error)
+
+    async def _in_thread(self) -> Any:
+        call = functools.partial(self._definition.fn, *self._args, **self._kwargs)
+        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
+
+
+class _InContext:
+    """Awaits a coroutine each of whose turns runs in a context that is not the task's."""
+
+    __slots__ = ("_awaitable", "_context", "_lanes")
+
+    def __init__(self, context: Context, awaitable: Any, lanes: Lanes) -> None:
+        self._context, self._awaitable, self._lanes = context, awaitable, lanes
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, steps = self._context.run, self._awaitable.__await__()
+        try:
+            waits_for = run(next, steps)
+        except StopIteration as stop:
+            return stop.value
+        self._lanes.suspended()
+        while True:
+            caught: BaseException | None = None
+            try:
+                yield waits_for
+            except BaseException as thrown:  # noqa: BLE001 - it is the step's to handle
+                caught = thrown
+            try:
+                waits_for = run(next, steps) if caught is None else run(steps.throw, caught)
+            except StopIteration as stop:
+                return stop.value
 
 
 def _nobody(value: Any, error: BaseException | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import functools
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine
@@ -134,7 +135,7 @@ def awaited_type(annotation: Any) -> Any:
     return annotation
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Definition:
     """The common part of a decorated function."""
 
@@ -176,9 +177,19 @@ class Definition:
     def word(self) -> str:
         return self.kind.name.lower()
 
-    @property
+    @functools.cached_property
     def identity(self) -> Identity:
         return Identity(self.kind, self.name, self.version)
+
+    # What encoding names in its errors; made once, since it is asked for at every call.
+
+    @functools.cached_property
+    def its_arguments(self) -> str:
+        return f"the arguments of {self.word} {self.name!r}"
+
+    @functools.cached_property
+    def its_result(self) -> str:
+        return f"the result of {self.word} {self.name!r}"
 
     @property
     def place(self) -> str:
@@ -195,7 +206,7 @@ class Definition:
             raise TypeError(f"{self.name}(): {error}") from None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class StepDefinition(Definition):
     retry: Retry = NO_RETRY
     timeout: float | None = None
@@ -207,7 +218,7 @@ class StepDefinition(Definition):
         return Kind.STEP
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class TaskDefinition(Definition):
     retry: Retry = NO_RETRY
     timeout: float | None = None
@@ -219,7 +230,7 @@ class TaskDefinition(Definition):
         return Kind.TASK
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class WorkflowDefinition(Definition):
     on_failure: Literal["rollback", "hold"] = "rollback"
     deadline: float | None = None

@@ -26,11 +26,11 @@ from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import CallOptions, Definition
 from stepwell_runtime.errors import RunCancelled, RunFailed, RunHeld, RunStuck, StepFailed
 from stepwell_runtime.launch import Launcher
+from stepwell_runtime.unserved import Unserved
 from stepwell_runtime.worker import Worker, WorkerSettings
 
 log = structlog.get_logger("stepwell")
 
-UNSERVED_AFTER = 5.0
 PRUNE_PASS = 500
 
 CallParts = tuple[Definition, tuple[Any, ...], dict[str, Any], CallOptions]
@@ -43,7 +43,7 @@ class Engine:
         self.store, self._app, self.codec, self._clock, self._ids = store, app, codec, clock, ids
         self.launcher = Launcher(codec, clock, ids)
         self._workers: list[Worker] = []
-        self._looking: set[asyncio.Task[None]] = set()
+        self._unserved = Unserved(store)
 
     # --- starting ---
 
@@ -120,17 +120,15 @@ class Engine:
         self, id: str, result_type: object = Any, *, timeout: float | None = None
     ) -> Any:
         """Wait for the end of a run and return its result, or raise its error. `timeout` None: wait for ever."""
-        waiting = asyncio.ensure_future(self.store.wait_ended(id))
-        warning = asyncio.get_running_loop().call_later(UNSERVED_AFTER, self._warn_unserved, id)
+        waiter = self._unserved.watch(id)
         try:
             if timeout is None:
-                info = await waiting
+                info = await self.store.wait_ended(id)
             else:
                 async with asyncio.timeout(timeout):
-                    info = await waiting
+                    info = await self.store.wait_ended(id)
         finally:
-            warning.cancel()
-            waiting.cancel()
+            self._unserved.forget(waiter)
         return self.outcome(info, result_type)
 
     def outcome(self, info: RunInfo, result_type: object = Any) -> Any:
@@ -159,23 +157,6 @@ class Engine:
         if not isinstance(error, Exception):
             return RunFailed(info.id, type(error).__name__, str(error))
         return error
-
-    def _warn_unserved(self, id: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._look_for_worker(id))
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
-
-    async def _look_for_worker(self, id: str) -> None:
-        info = await self.store.info(id)
-        if info is not None and not Status(info.status).terminal and not info.has_code:
-            log.warning(
-                "no_worker_for_run",
-                run=id,
-                queue=info.queue,
-                name=info.name,
-                version=info.version,
-                hint="no live worker serves this queue with code of this name; start one, or check queues= and include=",
-            )
 
     # --- housekeeping ---
 

@@ -104,7 +104,7 @@ class DefinitionError(StepwellError, TypeError):
     """A function cannot be a workflow, step or task as it is written, or two share one identity."""
 
 
-class RetryLater(Exception):  # noqa: N818 - reads as what it asks for: raise RetryLater(30.0)
+class RetryLater(Exception):
     """Raise in a step or task: execute it again after `delay` seconds; costs no attempt."""
 
     def __init__(self, delay: float) -> None:

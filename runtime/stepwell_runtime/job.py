@@ -115,7 +115,7 @@ class Job:
             worker.threads,
             self._attempt_ended,
         )
-        self._attempt.begin(worker.loop, worker.context)
+        self._attempt.begin(worker.loop, worker.lanes, worker.context)
 
     @property
     def _word(self) -> str:
@@ -231,7 +231,7 @@ class Job:
     def _submit(self, verb: Verb[None]) -> None:
         self._end()
 
-        def done(answer: None | Exception) -> None:
+        def done(answer: Exception | None) -> None:
             if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
                 log.error("job_not_released", run=self.id, error=str(answer))
             self.worker.released(self)

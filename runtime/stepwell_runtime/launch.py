@@ -45,7 +45,7 @@ def encode_arguments(
     codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bytes:
     encode = codec.encode
-    where = f"the arguments of {definition.word} {definition.name!r}"
+    where = definition.its_arguments
     named = (
         {name: encode(value, where) for name, value in kwargs.items()} if kwargs else _NO_KEYWORDS
     )
@@ -57,7 +57,7 @@ def decode_arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     positional, named = _decoder.decode(data)
     types = definition.parameter_types
-    where = f"the arguments of {definition.word} {definition.name!r}"
+    where = definition.its_arguments
     if not types:
         args = [codec.decode(one, trusted=trusted, where=where) for one in positional]
         return args, {
@@ -85,6 +85,11 @@ def derived_nonce(seed: str, path: str) -> int:
 def signature_hash(definition: Definition) -> bytes:
     text = ",".join(f"{name}:{p.kind}" for name, p in definition.signature.parameters.items())
     return hashlib.blake2b(text.encode(), digest_size=4).digest()
+
+
+def _named(definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by parameter: how they were passed makes no difference."""
+    return dict(definition.signature.bind(*args, **kwargs).arguments)
 
 
 class Launcher:
@@ -127,7 +132,9 @@ class Launcher:
             signature = self._signatures[definition] = signature_hash(definition)
         # Only an id that the user chose can meet an existing run, so only then arguments are ever compared.
         digest = (
-            signature + self._codec.digest([list(args), kwargs]) if options.id is not None else b""
+            b""
+            if options.id is None
+            else signature + self._codec.digest(_named(definition, args, kwargs))
         )
         return self._finish_row(definition, encoded, digest, options, id, nonce)
 

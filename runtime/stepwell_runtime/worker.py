@@ -36,6 +36,7 @@ from stepwell_runtime.definitions import (
     WorkflowDefinition,
 )
 from stepwell_runtime.job import Job
+from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
 
 log = structlog.get_logger("stepwell")
@@ -90,6 +91,7 @@ class Worker:
         self.context = contextvars.Context()
         self.threads: anyio.CapacityLimiter
         self.loop: asyncio.AbstractEventLoop
+        self.lanes: Lanes
         self.zombies: list[object] = []
         self._live: OrderedDict[int, Activation] = OrderedDict()
         self._live_fences: dict[int, int] = {}
@@ -112,6 +114,7 @@ class Worker:
         """Enter the lifespan, register with the store, and begin to claim."""
         self.loop = asyncio.get_running_loop()
         self.threads = anyio.CapacityLimiter(self.settings.threads)
+        self.lanes = Lanes(self.loop)
         if self.settings.lifespan is not None:
             await self._life.enter_async_context(self.settings.lifespan())
         self.context = contextvars.copy_context()
@@ -148,6 +151,7 @@ class Worker:
             activation.discard()
         self._live.clear()
         self._live_fences.clear()
+        self.lanes.close()
         await self._life.aclose()
 
     async def _until_empty(self, seconds: float) -> None:

@@ -25,7 +25,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import StaleFence
 from stepwell_runtime.activation._children import Children
-from stepwell_runtime.activation._facts import facts_of
+from stepwell_runtime.activation._facts import Facts
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.activation._timers import Timers
@@ -92,7 +92,7 @@ class Activation:
             return
         self.execution = execution = Execution(
             lambda: definition.fn(*args, **kwargs),
-            facts_of(claimed),
+            Facts(claimed),
             seed=self.seed,
             now=claimed.created,
             codec=worker.codec,
@@ -461,7 +461,7 @@ class Activation:
             RecordKind.REOPEN, "", "retry", _encode_seqs(execution.retry_voids())
         )
 
-        def answered(answer: None | Exception) -> None:
+        def answered(answer: Exception | None) -> None:
             if self.ended:
                 return
             if answer is None:
@@ -476,7 +476,7 @@ class Activation:
         self._concluding = True
         self.timers.disarm()
 
-        def answered(answer: None | Exception) -> None:
+        def answered(answer: Exception | None) -> None:
             if self.ended:
                 return
             if isinstance(answer, StaleFence):

@@ -8,7 +8,7 @@ from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.core.branch import Op, OpState
-from stepwell_runtime.launch import derived_nonce, encode_arguments
+from stepwell_runtime.launch import derived_nonce
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -53,24 +53,22 @@ class Children:
     def _row(self, op: Op) -> NewRun:
         activation, call = self._activation, op.call
         worker = activation.worker
-        args, kwargs = worker.codec.decode(op.args)
-        data = encode_arguments(worker.codec, call.definition, tuple(args), kwargs)
         id = call.options.id or f"{activation.id}/{op.path}"
         return worker.launcher.child(
-            call.definition, data, call.options, id, derived_nonce(activation.seed, op.path)
+            call.definition, op.args, call.options, id, derived_nonce(activation.seed, op.path)
         )
 
     def submit(self) -> None:
         gathered, self._gathered = self._gathered, []
         rows = [("" if work.op.kind == "start" else work.op.path, row) for work, row in gathered]
 
-        def answered(answer: None | Exception) -> None:
+        def answered(answer: Exception | None) -> None:
             if not self._activation.ended:
                 self._activation.safely(lambda: self._answered(gathered, answer))
 
         self._activation.journal.append_children(rows, answered)
 
-    def _answered(self, gathered: list[tuple[Work, NewRun]], answer: None | Exception) -> None:
+    def _answered(self, gathered: list[tuple[Work, NewRun]], answer: Exception | None) -> None:
         if isinstance(answer, IdConflict):
             self._gathered = [one for one in gathered if one[1].id != answer.id] + self._gathered
             self._refuse([work for work, row in gathered if row.id == answer.id], answer)

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stepwell_queue.contract import Claimed, RecordKind
 
 
-@dataclass(frozen=True, slots=True)
 class Facts:
     """The same at every replay. `attempt`: 1, and one more for each retry of the whole run."""
 
-    id: str
-    workflow: str
-    version: int
-    queue: str
-    created_at: datetime
-    scheduled_at: datetime
-    deadline: datetime | None
-    parent_id: str | None
-    attempt: int
-
-
-def facts_of(claimed: Claimed) -> Facts:
-    retries = sum(
-        record.kind == RecordKind.REOPEN and record.name == "retry" for record in claimed.journal
+    __slots__ = (
+        "_created",
+        "_deadline",
+        "_due",
+        "attempt",
+        "id",
+        "parent_id",
+        "queue",
+        "version",
+        "workflow",
     )
-    created = datetime.fromtimestamp(claimed.created, UTC)
-    return Facts(
-        claimed.id,
-        claimed.name,
-        claimed.version,
-        claimed.queue,
-        created,
-        created if claimed.due is None else datetime.fromtimestamp(claimed.due, UTC),
-        None if claimed.deadline is None else datetime.fromtimestamp(claimed.deadline, UTC),
-        claimed.parent_id,
-        1 + retries,
-    )
+
+    def __init__(self, claimed: Claimed) -> None:
+        self.id, self.workflow, self.version = claimed.id, claimed.name, claimed.version
+        self.queue, self.parent_id = claimed.queue, claimed.parent_id
+        self._created, self._due, self._deadline = claimed.created, claimed.due, claimed.deadline
+        self.attempt = 1
+        for record in claimed.journal:
+            if record.kind == RecordKind.REOPEN and record.name == "retry":
+                self.attempt += 1
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime.fromtimestamp(self._created, UTC)
+
+    @property
+    def scheduled_at(self) -> datetime:
+        return datetime.fromtimestamp(self._created if self._due is None else self._due, UTC)
+
+    @property
+    def deadline(self) -> datetime | None:
+        return None if self._deadline is None else datetime.fromtimestamp(self._deadline, UTC)

@@ -120,7 +120,7 @@ class JournalWriter:
             verb = Append(self.run, self.fence, records, closed, (), absorbed, (), (), phase)
         self.in_flight += 1
 
-        def answered(answer: None | Exception) -> None:
+        def answered(answer: Exception | None) -> None:
             self.in_flight -= 1
             if answer is None:
                 self._reader.committed(records)
@@ -133,7 +133,7 @@ class JournalWriter:
         """Insert children with all gathered changes. No record rides along, so that a refusal leaves no gap in the journal."""
         opened, closed, cancels = self._take_changes()
 
-        def refusable(answer: None | Exception) -> None:
+        def refusable(answer: Exception | None) -> None:
             if answer is not None:
                 self._opened, self._closed, self._cancels = (
                     opened + self._opened,

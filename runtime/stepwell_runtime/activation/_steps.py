@@ -12,6 +12,7 @@ from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.core.branch import OpState
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
+from stepwell_runtime.launch import decode_arguments
 from stepwell_runtime.scope import StepScope
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class LocalSteps:
         op, activation, worker = work.op, self._activation, self._worker
         policy = work.policy
         assert policy is not None
-        args, kwargs = worker.codec.decode(op.args)
+        definition = op.call.definition
+        args, kwargs = decode_arguments(worker.codec, definition, op.args, trusted=True)
         scope = StepScope(
             activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
         )
@@ -69,13 +71,13 @@ class LocalSteps:
             self._ended(work, started, value, error)
 
         work.attempt = Attempt(
-            op.call.definition, args, kwargs, scope, policy.timeout, worker.threads, ended
+            definition, args, kwargs, scope, policy.timeout, worker.threads, ended
         )
         work.stage = Stage.RUNNING
         work.begun = True
         self.queued -= 1
         self.running += 1
-        work.attempt.begin(worker.loop, op.branch.context)
+        work.attempt.begin(worker.loop, worker.lanes, op.branch.context)
 
     # --- ending ---
 
@@ -94,9 +96,9 @@ class LocalSteps:
             self._activation.forget(work)
         elif error is None:
             try:
-                where = f"the result of step {op.name!r} at path {op.path} of run {self._activation.id!r}"
-                data = self._worker.codec.encode(value, where)
+                data = self._worker.codec.encode(value, op.call.definition.its_result)
             except StepwellError as refused:
+                refused.add_note(f"at path {op.path} of run {self._activation.id!r}")
                 self._failed(work, started, refused, final=True)
             else:
                 self._record(work, RecordKind.STEP_OK, data, started)

@@ -25,7 +25,9 @@ class Timers:
 
     @property
     def next_due(self) -> float | None:
-        return min((due for due in (self.earliest, self.deadline) if due is not None), default=None)
+        if self.deadline is None or self.earliest is None:
+            return self.earliest if self.deadline is None else self.deadline
+        return min(self.earliest, self.deadline)
 
     def arm(self) -> None:
         due = self.next_due

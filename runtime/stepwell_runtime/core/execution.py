@@ -50,6 +50,7 @@ from stepwell_runtime.errors import (
     SignalTimeout,
     StepFailed,
 )
+from stepwell_runtime.launch import decode_arguments, encode_arguments
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_SWALLOWED = 100
@@ -361,9 +362,7 @@ class Execution:
 
     def register_undo(self, call: CallCommand) -> Undo:
         """Put a call on the undo stack, with its arguments as they are now."""
-        args = self.codec.encode(
-            [list(call.args), call.kwargs], f"the arguments of undo {call.definition.name!r}"
-        )
+        args = encode_arguments(self.codec, call.definition, call.args, call.kwargs)
         undo = Undo(len(self.undos), call, args)
         if not self.rolling_back:
             self.undos.append(undo)
@@ -395,8 +394,8 @@ class Execution:
             return
         undo = self._pending_undos.pop()
         undo.error = None
-        args, kwargs = self.codec.decode(undo.args)
         call = undo.call
+        args, kwargs = decode_arguments(self.codec, call.definition, undo.args, trusted=True)
         command = type(call)(call.definition, tuple(args), kwargs, call.options)
         branch = self._branch(
             f"~{undo.index}.",
@@ -525,7 +524,7 @@ class Execution:
             kind = "start" if isinstance(command, StartCommand) else "child"
         op = Op(path, kind, definition.name, command, branch, after)
         try:
-            op.args = self.codec.encode([command.args, command.kwargs], definition.its_arguments)
+            op.args = encode_arguments(self.codec, definition, command.args, command.kwargs)
         except Exception as refused:
             refused.add_note(f"at path {path} of run {self.facts.id!r}")
             raise
