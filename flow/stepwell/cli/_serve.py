@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 import structlog
@@ -179,14 +179,23 @@ def sought(workflow: str, module: str | None) -> tuple[str, str]:
 def arguments_in(text: str | None) -> tuple[list[Any], dict[str, Any]]:
     if text is None:
         return [], {}
-    try:
-        given = msgspec.convert(json_in(text), type=list[Any] | dict[str, Any])
-    except msgspec.ValidationError:
-        raise Refusal(
-            "--json takes the arguments as a list or an object, "
-            f"such as '[1, \"a\"]' or '{{\"count\": 1}}', not {text}"
-        ) from None
-    return (given, {}) if isinstance(given, list) else ([], given)
+    given = json_in(text)
+    if is_list(given):
+        return given, {}
+    if is_object(given):
+        return [], given
+    raise Refusal(
+        "--json takes the arguments as a list or an object, "
+        f"such as '[1, \"a\"]' or '{{\"count\": 1}}', not {text}"
+    )
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
 
 
 def json_in(text: str) -> Any:
