@@ -62,14 +62,23 @@ def _paths(effects: Iterable[Effect]) -> set[str]:
     return {effect.path for effect in effects}
 
 
+Attempt = tuple[str, str, int]
+"""Run, path, and which attempt."""
+
+
+def executors(effects: Iterable[Effect]) -> dict[Attempt, list[int]]:
+    """Return the processes that executed each attempt, in order."""
+    found: defaultdict[Attempt, list[int]] = defaultdict(list)
+    for effect in effects:
+        found[effect.run, effect.path, effect.attempt].append(effect.process)
+    return found
+
+
 def unexplained_repeats(effects: Iterable[Effect], killed: set[int]) -> list[str]:
     """Find attempts that were executed again though nobody was killed while they were open."""
     problems: list[str] = []
-    executors: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
-    for effect in effects:
-        executors[effect.run, effect.path, effect.attempt].append(effect.process)
     repeats: Counter[int] = Counter()
-    for attempt, processes in executors.items():
+    for attempt, processes in executors(effects).items():
         cut = processes[:-1]
         repeats.update(cut)
         if len(set(processes)) < len(processes) or not killed.issuperset(cut):

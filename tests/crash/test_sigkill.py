@@ -24,7 +24,7 @@ from stepwell_queue import (
 )
 from tests.conftest import Scale
 from tests.crash import flows
-from tests.crash.expected import RESULTS, differences, unexplained_repeats
+from tests.crash.expected import RESULTS, differences, executors, unexplained_repeats
 from tests.crash.fleet import Fleet
 
 KINDS = {
@@ -57,6 +57,9 @@ def test_runs_under_sigkill_all_end_and_no_step_is_recorded_twice(
     problems = [*_wrong_results(results), *findings, *_repeated(histories)]
     problems += _wrong_effects(fleet, histories)
     problems += unexplained_repeats(fleet.effects(), fleet.killed)
+    assert any(len(processes) > 1 for processes in executors(fleet.effects()).values()), (
+        "no kill hit a step, so this round shows nothing"
+    )
     assert problems == [], f"seed {seed}, {workers} workers, {len(fleet.killed)} kills"
 
 
