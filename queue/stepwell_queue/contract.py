@@ -278,8 +278,9 @@ class Prune(Verb[int], frozen=True, array_like=True):
     """Delete at most `limit` ended runs, whole trees only, oldest first; answers how many are gone.
 
     A run goes if it ended before `before` (None: age does not matter) or is not among the newest
-    `keep` ended runs (None: count does not matter), and its parent, if any, has ended too. Children
-    go with their parent, not before it.
+    `keep` ended runs that have no parent (None: count does not matter), and all of its tree has
+    ended. Children go with their parent, not before it. A tree over the limit goes alone. The run
+    that was started last stays, since its number must not be given out again.
     """
 
     before: float | None

@@ -10,7 +10,8 @@ WHERE ended IS NOT NULL AND ended < ?
         WITH RECURSIVE tree (run) AS (
             SELECT r.run UNION SELECT c.run FROM runs c JOIN tree t ON c.parent = t.run
         )
-        SELECT 1 FROM tree t JOIN runs x ON x.run = t.run WHERE x.status < 10
+        SELECT 1 FROM tree t JOIN runs x ON x.run = t.run
+        WHERE x.status < 10 OR x.run = (SELECT max(run) FROM runs)
     )
 ORDER BY ended, run LIMIT ?
 

@@ -1,0 +1,116 @@
+"""Deleting what has ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stepwell_queue import Append, Finish, OpenOp, Prune, RunFilter, Status
+from tests.store.kit import TASK, Bench
+
+pytestmark = pytest.mark.anyio
+
+
+async def end(bench: Bench, id: str, at: float, *, value: bytes = b"") -> None:
+    run = await bench.claimed(await bench.session(), id, args=b"a" * 2000)
+    await bench.store.do(Append(run.run, 1, [bench.record(0)], opened=[OpenOp("1", "wait", "", None)]))
+    await bench.signal(id, "u")
+    await bench.store.do(Finish(run.run, 1, Status.COMPLETED, value, at))
+
+
+async def left(bench: Bench) -> list[str]:
+    runs = await bench.store.list_runs(RunFilter(limit=1000))
+    return sorted(run.id for run in runs)
+
+
+async def prune(
+    bench: Bench, before: float | None = None, keep: int | None = None, limit: int = 100
+) -> int:
+    return await bench.store.do(Prune(before, keep, limit))
+
+
+async def test_what_ended_before_a_time_goes_with_all_that_belongs_to_it(bench: Bench) -> None:
+    for n in range(5):
+        await end(bench, f"r{n}", float(n), value=b"v" * 5000)
+    await bench.start("alive")
+    assert await prune(bench, before=3.0) == 3
+    assert await left(bench) == ["alive", "r3", "r4"]
+    assert await prune(bench, before=3.0) == 0
+    history = await bench.store.history("r3")
+    assert history is not None
+    assert len(history.journal) == 1
+    assert await bench.store.history("r0") is None
+
+
+async def test_all_but_the_newest_go(bench: Bench) -> None:
+    for n in range(5):
+        await end(bench, f"r{n}", float(n))
+    assert await prune(bench, keep=2) == 3
+    assert await left(bench) == ["r3", "r4"]
+    assert await prune(bench, keep=9) == 0
+    assert await prune(bench, keep=0) == 1
+
+
+async def test_either_reason_is_enough(bench: Bench) -> None:
+    for n in range(5):
+        await end(bench, f"r{n}", float(n))
+    assert await prune(bench, before=1.0, keep=2) == 3
+    assert await prune(bench) == 0
+
+
+async def test_a_pass_is_bounded_and_takes_the_oldest(bench: Bench) -> None:
+    for n in range(5):
+        await end(bench, f"r{n}", 10.0 - n)
+    await bench.start("alive")
+    assert await prune(bench, before=99.0, limit=2) == 2
+    assert await left(bench) == ["alive", "r0", "r1", "r2"]
+    assert await prune(bench, before=99.0, limit=0) == 0
+
+
+async def test_trees_go_as_a_whole_and_only_when_all_of_it_has_ended(bench: Bench) -> None:
+    session = await bench.session()
+    parent = await bench.claimed(session, "parent")
+    children = [("0", bench.new("a", identity=TASK)), ("1", bench.new("b", identity=TASK))]
+    await bench.store.do(Append(parent.run, 1, children=children))
+    a, b = (await bench.claim(session)).runs
+    await bench.start("newest")
+    await bench.store.do(Finish(a.run, 1, Status.COMPLETED, b"", 1.0, parent=parent.run))
+    assert await prune(bench, before=99.0) == 0
+    await bench.store.do(Finish(parent.run, 1, Status.COMPLETED, b"", 2.0))
+    assert await prune(bench, before=99.0) == 0
+    await bench.store.do(Finish(b.run, 1, Status.COMPLETED, b"", 3.0, parent=parent.run))
+    assert await prune(bench, before=99.0, limit=1) == 3
+    assert await left(bench) == ["newest"]
+
+
+async def test_runs_that_must_stay_do_not_hide_those_that_can_go(bench: Bench) -> None:
+    session = await bench.session()
+    for n in range(20):
+        parent = await bench.claimed(session, f"p{n}")
+        later = bench.new(f"c{n}", identity=TASK, due=9e12)
+        await bench.store.do(Append(parent.run, 1, children=[("", later)]))
+        await bench.store.do(Finish(parent.run, 1, Status.COMPLETED, b"", float(n)))
+    await end(bench, "old", 50.0)
+    await bench.start("newest")
+    assert await prune(bench, before=99.0, limit=5) == 1
+    assert await bench.store.info("old") is None
+
+
+async def test_the_number_of_a_deleted_run_is_not_given_out_again(bench: Bench) -> None:
+    await end(bench, "first", 1.0)
+    info = await bench.store.info("first")
+    assert info is not None
+    assert await prune(bench, before=99.0) == 0
+    started = await bench.start("second")
+    assert started.run > info.run
+    assert await prune(bench, before=99.0) == 1
+
+
+async def test_deleting_while_others_work(bench: Bench) -> None:
+    for n in range(10):
+        await end(bench, f"r{n}", float(n))
+    await asyncio.gather(
+        *(bench.start(f"s{n}") for n in range(10)), *(prune(bench, keep=3) for _ in range(3))
+    )
+    assert len(await left(bench)) == 13
