@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -135,8 +135,9 @@ async def test_another_platform_is_refused_when_opening(
 def test_a_bad_setting_is_refused_when_it_is_given(
     settings: dict[str, Any], error: type[Exception], words: str
 ) -> None:
+    given: dict[str, Any] = {"store": "runs.db", **settings}
     with pytest.raises(error, match=words):
-        Stepwell(**{"store": "runs.db", **settings})
+        Stepwell(**given)
 
 
 @pytest.mark.parametrize(
@@ -296,9 +297,10 @@ async def test_a_value_over_the_limit_is_refused_at_the_producer(tmp_path: Path)
 
 @step
 async def seen_by_the_step() -> tuple[str, bool, str]:
-    app = current_app()
+    app: object = current_app()
+    assert isinstance(app, Stepwell)
     await app.start(total(1, 2), id=f"from-{current_step().run_id}")
-    return resource.get(), isinstance(app, Stepwell), current_step().path
+    return resource.get(), app.opened, current_step().path
 
 
 @step
@@ -319,7 +321,7 @@ async def test_steps_see_what_the_lifespan_of_their_worker_sets(tmp_path: Path) 
     lives: list[str] = []
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: Stepwell) -> AsyncIterator[None]:
+    async def lifespan(app: Stepwell) -> AsyncGenerator[None, None]:
         assert app.opened
         lives.append("begun")
         resource.set("pool")
@@ -338,7 +340,7 @@ async def test_steps_see_what_the_lifespan_of_their_worker_sets(tmp_path: Path) 
 
 async def test_a_lifespan_may_hold_a_task_group(tmp_path: Path) -> None:
     @contextlib.asynccontextmanager
-    async def lifespan(app: Stepwell) -> AsyncIterator[None]:
+    async def lifespan(app: Stepwell) -> AsyncGenerator[None, None]:
         async with asyncio.TaskGroup() as group:
             background = group.create_task(asyncio.Event().wait())
             yield
@@ -350,7 +352,7 @@ async def test_a_lifespan_may_hold_a_task_group(tmp_path: Path) -> None:
 
 async def test_a_lifespan_that_fails_is_raised_where_the_worker_starts(tmp_path: Path) -> None:
     @contextlib.asynccontextmanager
-    async def lifespan(app: Stepwell) -> AsyncIterator[None]:
+    async def lifespan(app: Stepwell) -> AsyncGenerator[None, None]:
         raise LookupError("no database")
         yield
 

@@ -428,6 +428,14 @@ async def calls_reserve() -> int:
     return await reserve(1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> Iterator[None]:
+    """What was there before needs not be collected again and again."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
     """Calls that were left warn in the test that left them."""

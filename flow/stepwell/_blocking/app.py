@@ -115,6 +115,7 @@ class BlockingStepwell(BlockingCalls):
         return thread
 
     def do(self, work: Work[T]) -> T:
+        """Run a coroutine function of the app in the loop's thread, and wait for its outcome."""
         thread = self._open()
         return wait_for(thread.app, thread.loop, work)
 

@@ -28,6 +28,7 @@ class BlockingCalls:
         self._app, self._loop = app, loop
 
     def do(self, work: Work[T]) -> T:
+        """Run a coroutine function of the app in the loop's thread, and wait for its outcome."""
         return wait_for(self._app, self._loop, work)
 
     def start(
