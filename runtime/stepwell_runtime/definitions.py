@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import functools
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from stepwell_queue.contract import Identity, Kind
 from stepwell_runtime.errors import DefinitionError
@@ -18,7 +17,7 @@ from stepwell_runtime.errors import DefinitionError
 Seconds = float | timedelta
 
 
-def seconds(value: Seconds | int, what: str) -> float:
+def seconds(value: object, what: str) -> float:
     """Return `value` in seconds; refuse bool, NaN, infinities and negative spans."""
     if isinstance(value, timedelta):
         number = value.total_seconds()
@@ -35,9 +34,9 @@ def seconds(value: Seconds | int, what: str) -> float:
 class Retry:
     """When a failed step or task is tried again.
 
-    `attempts` is the total number of executions (1 = no retry). The n-th retry waits a random time between half of and the whole of
-    `min(delay * factor**(n-1), max_delay)` seconds; exactly that time with `jitter=False`. Only exceptions of `retry_on`
-    and not of `give_up_on` are retried.
+    `attempts` is the total number of executions (1 = no retry). The n-th retry waits
+    `min(delay * factor**(n-1), max_delay)` seconds, times a random factor between a half and one
+    unless `jitter=False`. Only exceptions of `retry_on` and not of `give_up_on` are retried.
     """
 
     attempts: int = 1
@@ -49,21 +48,19 @@ class Retry:
     give_up_on: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.attempts, bool)
-            or not isinstance(self.attempts, int)
-            or self.attempts < 1
-        ):
+        attempts: object = getattr(self, "attempts")  # noqa: B009 - may be anything the user wrote
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise ValueError(
-                f"Retry(attempts=…) is the total number of executions, at least 1, not {self.attempts!r}"
+                f"Retry(attempts=…) is the total number of executions, at least 1, not "
+                f"{self.attempts!r}"
             )
         if isinstance(self.factor, bool) or not self.factor >= 1:
             raise ValueError(f"Retry(factor=…) must be >= 1, not {self.factor!r}")
         object.__setattr__(self, "delay", seconds(self.delay, "Retry(delay=…)"))
         object.__setattr__(self, "max_delay", seconds(self.max_delay, "Retry(max_delay=…)"))
         for name in ("retry_on", "give_up_on"):
-            given = getattr(self, name)
-            classes = given if isinstance(given, tuple) else (given,)
+            given: object = getattr(self, name)
+            classes = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
             if not all(isinstance(c, type) and issubclass(c, BaseException) for c in classes):
                 raise TypeError(f"Retry({name}=…) takes exception classes, not {given!r}")
             object.__setattr__(self, name, classes)
@@ -129,7 +126,10 @@ def _resolved(annotation: Any, owner: Callable[..., Any]) -> Any:
 
 
 def awaited_type(annotation: Any) -> Any:
-    """Return what awaiting a value of this type gives: R for Awaitable[R] and Coroutine[…, …, R], else itself."""
+    """Return what awaiting a value of this type gives.
+
+    R for Awaitable[R] and Coroutine[…, …, R], else itself.
+    """
     if get_origin(annotation) in (Awaitable, Coroutine):
         return (get_args(annotation) or (Any,))[-1]
     return annotation
@@ -149,9 +149,15 @@ class Definition:
     line: int = 0
     signature: inspect.Signature = field(default_factory=inspect.Signature)
     types: tuple[dict[str, Any], Any] | None = None
-    """Types of the parameters and of the result; None = found in the annotations when first asked for."""
+    """Types of the parameters and of the result.
+
+    None = found in the annotations when first asked for.
+    """
     plain_arity: tuple[int, int] | None = None
-    """(fewest, most) positional arguments if a call without keywords needs no binding; None = always bind."""
+    """(fewest, most) positional arguments if a call without keywords needs no binding.
+
+    None = always bind.
+    """
 
     @property
     def kind(self) -> Kind:
@@ -249,7 +255,11 @@ class Registry:
         self._clashes: dict[Identity, tuple[Definition, Definition]] = {}
 
     def add(self, definition: Definition) -> None:
-        """Register; a redefinition (same module, or same file and line) replaces, another one is kept as a clash."""
+        """Register.
+
+        A redefinition (same module, or same file and line) replaces, another one is kept as a
+        clash.
+        """
         identity = definition.identity
         known = self._found.get(identity)
         if (
@@ -268,7 +278,10 @@ class Registry:
         return self._found.get(identity)
 
     def select(self, modules: frozenset[str] | None) -> dict[Identity, Definition]:
-        """Return what a worker limited to `modules` (None: all) serves; raise DefinitionError on a clash among them."""
+        """Return what a worker limited to `modules` (None: all) serves.
+
+        Raise DefinitionError on a clash among them.
+        """
         chosen: dict[Identity, Definition] = {}
         for identity, definition in self._found.items():
             rival = self._clashes.get(identity)
@@ -279,8 +292,10 @@ class Registry:
             ]
             if len(both) > 1:
                 raise DefinitionError(
-                    f"two {definition.word}s are called {identity.name!r} (version {identity.version}): "
-                    f"{both[0].place} and {both[1].place}; give one of them name=… or version=…, or limit the app with include=…"
+                    f"two {definition.word}s are called {identity.name!r} (version "
+                    f"{identity.version}): "
+                    f"{both[0].place} and {both[1].place}; give one of them name=… or "
+                    "version=…, or limit the app with include=…"
                 )
             if both:
                 chosen[identity] = both[0]

@@ -54,7 +54,10 @@ class Engine:
         kwargs: dict[str, Any],
         options: CallOptions,
     ) -> Started:
-        """Start a run, or find the same one. Raises IdConflict, SerializationError, StoreUnavailable."""
+        """Start a run, or find the same one.
+
+        Raises IdConflict, SerializationError, StoreUnavailable.
+        """
         row = self.launcher.new_run(definition, args, kwargs, options)
         worker: Worker | None = None
         session: int | None = None
@@ -119,7 +122,10 @@ class Engine:
     async def result(
         self, id: str, result_type: object = Any, *, timeout: float | None = None
     ) -> Any:
-        """Wait for the end of a run and return its result, or raise its error. `timeout` None: wait for ever."""
+        """Wait for the end of a run and return its result, or raise its error.
+
+        `timeout` None: wait for ever.
+        """
         waiter = self._unserved.watch(id)
         try:
             if timeout is None:
@@ -161,7 +167,10 @@ class Engine:
     # --- housekeeping ---
 
     async def prune(self, *, older_than: float | None, keep: int | None) -> int:
-        """Delete ended runs: those older than `older_than` seconds, and all but the newest `keep` (None: no such limit)."""
+        """Delete ended runs: those older than `older_than` seconds.
+
+        All but the newest `keep` (None: no such limit).
+        """
         before = None if older_than is None else self._clock.now() - older_than
         gone = 0
         while True:
@@ -171,7 +180,10 @@ class Engine:
                 return gone
 
     def worker(self, settings: WorkerSettings) -> Worker:
-        """Return a worker of this process; it does nothing until started. Runs started here go to it directly."""
+        """Return a worker of this process; it does nothing until started.
+
+        Runs started here go to it directly.
+        """
         return Worker(
             self.store,
             settings,

@@ -6,7 +6,7 @@ from stepwell_queue.errors import StepwellError
 
 
 class Cancelled(BaseException):
-    """Raised inside a workflow at its durable operations once it, or the branch, is being cancelled."""
+    """Raised inside a workflow at its durable operations once it, or its branch, is cancelled."""
 
 
 class DurabilityError(StepwellError):
@@ -21,15 +21,18 @@ class OutsideWorkflow(DurabilityError):
 
 
 class StepInStep(DurabilityError):
-    """A step that needs a run of its own (`queue=` or `compensate=`) was awaited inside another step."""
+    """A step with `queue=` or `compensate=` was awaited inside another step."""
 
 
 class NotDurable(DurabilityError):
-    """Workflow code used something that cannot be replayed (asyncio, anyio, sockets, a foreign await)."""
+    """Workflow code used what cannot be replayed: asyncio, anyio, sockets, a foreign await."""
 
 
 class Diverged(StepwellError):
-    """The code asks for something else than its journal holds; the run is stuck until fitting code resumes it."""
+    """The code asks for something else than its journal holds.
+
+    The run is stuck until fitting code resumes it.
+    """
 
     def __init__(self, path: str, recorded: str, asked: str) -> None:
         super().__init__(f"at path {path}: the journal has {recorded}, the code asks for {asked}")
@@ -53,7 +56,8 @@ class SignalTimeout(StepwellError, TimeoutError):
 
     def __init__(self, name: str, timeout: float) -> None:
         super().__init__(
-            f"no signal {name!r} came within {timeout:g} s; pass default= or catch SignalTimeout to go on"
+            f"no signal {name!r} came within {timeout:g} s; pass default= or catch "
+            "SignalTimeout to go on"
         )
         self.name, self.timeout = name, timeout
 
@@ -67,7 +71,10 @@ class WorkerCrashed(StepwellError):
 
 
 class RunFailed(StepwellError):
-    """The run failed with an exception that cannot be rebuilt here; its type name and message are kept."""
+    """The run failed with an exception that cannot be rebuilt here.
+
+    Its type name and message are kept.
+    """
 
     def __init__(self, run_id: str, type_name: str, message: str) -> None:
         super().__init__(f"run {run_id!r} failed with {type_name}: {message}")
@@ -91,7 +98,10 @@ class RunHeld(StepwellError):
 
 
 class RunStuck(StepwellError):
-    """The code on disk cannot continue the awaited run; it waits for fitting code and has not failed."""
+    """The code on disk cannot continue the awaited run.
+
+    It waits for fitting code and has not failed.
+    """
 
     def __init__(self, run_id: str, reason: str) -> None:
         super().__init__(

@@ -74,7 +74,8 @@ class Job:
         if claimed.crashes >= limit:
             self._fail(
                 WorkerCrashed(
-                    f"{self._word}: its worker died {claimed.crashes} times in a row while running it"
+                    f"{self._word}: its worker died {claimed.crashes} times in a row while "
+                    "running it"
                 )
             )
             return

@@ -1,9 +1,9 @@
 """Lanes: a few long-lived tasks on which steps run one after another.
 
 A task per step costs more than all else that is done for a short one. A lane runs a step up to its
-first suspension, and where there is none takes the next one at once; when it does suspend, another lane
-goes on with the queue. So there are as many lanes as steps that wait, plus one, and every step still
-has a current task of its own while it runs. A lane that was cancelled retires with its step.
+first suspension, and where there is none takes the next one at once; when it does suspend, another
+lane goes on with the queue. So there are as many lanes as steps that wait, plus one, and every step
+still has a current task of its own while it runs. A lane that was cancelled retires with its step.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
 _NO_KEYWORDS: dict[str, bytes] = {}
 
 
-def checked_id(id: str) -> str:
+def checked_id(id: object) -> str:
     """Return a run id given by the user; raise ValueError when it cannot be one."""
     if not isinstance(id, str):
         raise TypeError(f"a run id is a str, not {id!r}")
@@ -59,12 +59,12 @@ def decode_arguments(
     types = definition.parameter_types
     where = definition.its_arguments
     if not types:
-        args = [codec.decode(one, trusted=trusted, where=where) for one in positional]
-        return args, {
+        plain = [codec.decode(one, trusted=trusted, where=where) for one in positional]
+        return plain, {
             name: codec.decode(one, trusted=trusted, where=where) for name, one in named.items()
         }
     names = list(definition.signature.parameters)
-    args = []
+    args: list[Any] = []
     for index, one in enumerate(positional):
         name = names[index] if index < len(names) else names[-1] if names else ""
         args.append(codec.decode(one, types.get(name, Any), trusted=trusted, where=where))
@@ -130,7 +130,8 @@ class Launcher:
         signature = self._signatures.get(definition)
         if signature is None:
             signature = self._signatures[definition] = signature_hash(definition)
-        # Only an id that the user chose can meet an existing run, so only then arguments are ever compared.
+        # Only an id that the user chose can meet an existing run, so only then arguments are ever
+        # compared.
         digest = (
             b""
             if options.id is None

@@ -16,7 +16,10 @@ from stepwell_runtime.definitions import (
 
 
 class StoredRetry(msgspec.Struct, frozen=True, array_like=True):
-    """A Retry as stored with a run. Exception classes are kept as names and matched, never imported."""
+    """A Retry as stored with a run.
+
+    Exception classes are kept as names and matched, never imported.
+    """
 
     attempts: int
     delay: float

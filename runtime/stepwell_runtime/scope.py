@@ -51,7 +51,10 @@ class WorkflowScope(Protocol):
     def replaying(self) -> bool: ...
     @property
     def closing(self) -> bool:
-        """The coroutine is being discarded: whatever durable is asked for now is refused with GeneratorExit."""
+        """The coroutine is being discarded.
+
+        Whatever durable is asked for now is refused with GeneratorExit.
+        """
         ...
 
     def refuse(self) -> None:

@@ -15,7 +15,10 @@ UNSERVED_AFTER = 5.0
 
 
 class Unserved:
-    """Looks, once each, at the runs that have been awaited for 5 s. One timer serves all of them."""
+    """Looks, once each, at the runs that have been awaited for 5 s.
+
+    One timer serves all of them.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

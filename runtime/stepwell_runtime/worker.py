@@ -52,9 +52,9 @@ Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 class WorkerSettings:
     """What a worker serves and how much it does at once.
 
-    `concurrency`: activations and tasks; `step_concurrency`: steps inside activations (None: the same); `threads`: plain
-    functions at once; `cache`: parked runs whose coroutines are kept (0: none); `grace`: seconds that running
-    steps get to end when the worker stops.
+    `concurrency`: activations and tasks; `step_concurrency`: steps inside activations (None: the
+    same); `threads`: plain functions at once; `cache`: parked runs whose coroutines are kept (0:
+    none); `grace`: seconds that running steps get to end when the worker stops.
     """
 
     definitions: Mapping[Identity, Definition]
@@ -129,7 +129,10 @@ class Worker:
         self.on_ready()
 
     async def stop(self, grace: float | None = None) -> None:
-        """Stop claiming, let running steps end within `grace` seconds (None: as set), hand the rest back."""
+        """Stop claiming, let running steps end within `grace` seconds (None.
+
+        As set), hand the rest back.
+        """
         if self._session is None:
             return
         self._stopping = True
@@ -164,18 +167,24 @@ class Worker:
             return
 
     async def drain(self) -> None:
-        """Return once nothing that this worker could do now is left; runs that wait for a time or a signal stay parked."""
+        """Return once nothing that this worker could do now is left.
+
+        Runs that wait for a time or a signal stay parked.
+        """
         while True:
             while self.held or self._claiming or self._scheduled or self._reserved:
                 self._quiet.clear()
                 await self._quiet.wait()
             self._hungry = True
             self._wake()
-            while self._claiming or self._scheduled:
-                self._quiet.clear()
-                await self._quiet.wait()
+            await self._claim_over()
             if not self.held:
                 return
+
+    async def _claim_over(self) -> None:
+        while self._claiming or self._scheduled:
+            self._quiet.clear()
+            await self._quiet.wait()
 
     # --- claims ---
 
@@ -226,7 +235,10 @@ class Worker:
         self._quiet.set()
 
     def reserve(self, identity: Identity, queue: str) -> int | None:
-        """Reserve a place for a run about to be started here; None when it must go through the queue."""
+        """Reserve a place for a run about to be started here.
+
+        None when it must go through the queue.
+        """
         session = self._session
         if session is None or self._stopping or self._blocked or queue not in self.settings.queues:
             return None

@@ -76,7 +76,8 @@ class Activation:
     def start(self, claimed: Claimed) -> None:
         """Replay the journal of a fresh claim and go on."""
         if claimed.crashes > self.definition.max_crashes:
-            # Failing its running steps did not help, so it is the workflow's own code that kills the process.
+            # Failing its running steps did not help, so it is the workflow's own code that kills
+            # the process.
             self._settle(
                 Status.STUCK,
                 WorkerCrashed(f"run {self.id!r}: its worker died {claimed.crashes} times in a row"),
@@ -134,7 +135,10 @@ class Activation:
         execution.seq = self.journal.next_seq
 
     def _take_up(self, execution: Execution, claimed: Claimed) -> None:
-        """Give the open operations what was stored of them (due times, failures, children), and begin them."""
+        """Give the open operations what was stored of them (due times, failures, children).
+
+        Begin them.
+        """
         for op in execution.take_opened():
             self.works[op.path] = Work(op)
         for row in claimed.open_ops:
@@ -144,7 +148,8 @@ class Activation:
         now = self.worker.clock.now()
         crashed = claimed.crashes >= self.definition.max_crashes
         for work in list(self.works.values()):
-            # Whether an earlier claim has begun this step is not known; if it may have, it must reach an outcome.
+            # Whether an earlier claim has begun this step is not known; if it may have, it must
+            # reach an outcome.
             work.begun = claimed.fence > 1 and (not work.row or work.due is None or work.due <= now)
             if crashed and work.begun and work.op.kind == "step":
                 self.steps.fail_crashed(work, claimed.crashes)
@@ -279,7 +284,10 @@ class Activation:
         self.safely(lambda: None)
 
     def safely(self, change: Callable[[], None]) -> None:
-        """Apply a change, then pump; a defect of the runtime itself leaves the run stuck, and says so."""
+        """Apply a change, then pump.
+
+        A defect of the runtime itself leaves the run stuck, and says so.
+        """
         try:
             change()
             self._pump()
@@ -291,7 +299,10 @@ class Activation:
     # --- the pump ---
 
     def _pump(self) -> None:
-        """Carry out whatever the code has asked for; conclude, park or hand back when nothing else is left to do."""
+        """Carry out whatever the code has asked for.
+
+        Conclude, park or hand back when nothing else is left to do.
+        """
         execution = self.execution
         if self.ended or execution is None:
             return

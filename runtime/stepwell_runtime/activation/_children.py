@@ -80,7 +80,10 @@ class Children:
                     self._append(work, RecordKind.STARTED, row.id.encode())
 
     def _refuse(self, works: list[Work], error: IdConflict) -> None:
-        """The id is taken by another run: that is the outcome of the call, for the workflow to handle."""
+        """The id is taken by another run.
+
+        That is the outcome of the call, for the workflow to handle.
+        """
         activation = self._activation
         activation.journal.drop_opened({work.op.path for work in works})
         data = activation.worker.codec.encode_error(error, f"run {activation.id!r}")

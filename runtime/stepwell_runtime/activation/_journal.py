@@ -1,4 +1,7 @@
-"""How one activation writes: records in order, and the changes of open operations that gather between them."""
+"""How one activation writes: records in order.
+
+The changes of open operations that gather between them.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,10 @@ class JournalWriter:
         self._store.submit(verb, answered)
 
     def append_children(self, rows: Sequence[tuple[str, NewRun]], answered: Answered) -> None:
-        """Insert children with all gathered changes. No record rides along, so that a refusal leaves no gap in the journal."""
+        """Insert children with all gathered changes.
+
+        No record rides along, so that a refusal leaves no gap in the journal.
+        """
         opened, closed, cancels = self._take_changes()
 
         def refusable(answer: Exception | None) -> None:

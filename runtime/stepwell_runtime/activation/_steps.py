@@ -35,7 +35,10 @@ class LocalSteps:
     # --- beginning ---
 
     def begin(self, work: Work) -> None:
-        """Do what a step that the code has asked for needs: a cut, a wait for its next attempt, or an attempt."""
+        """Do what a step that the code has asked for needs.
+
+        A cut, a wait for its next attempt, or an attempt.
+        """
         if work.op.state is OpState.SETTLING and not work.begun:
             self._cut(work)
         elif work.row and work.due is not None and work.due > self._worker.clock.now():
@@ -143,7 +146,8 @@ class LocalSteps:
         """End a step that was running whenever the worker died."""
         name, path = work.op.name, work.op.path
         error = WorkerCrashed(
-            f"step {name!r} at path {path} of run {self._activation.id!r}: its worker died {crashes} times in a row while running it"
+            f"step {name!r} at path {path} of run {self._activation.id!r}: its worker died "
+            f"{crashes} times in a row while running it"
         )
         self._record(
             work, RecordKind.STEP_FAILED, self._worker.codec.encode_error(error, f"step {name!r}")

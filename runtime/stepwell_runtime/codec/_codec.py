@@ -70,7 +70,7 @@ class Codec:
         try:
             data = write_canonical(value, self.max_size)
         except Exception as error:
-            raise self._refusal(error, value, "digest") from error
+            raise self._refusal(error, value, "digest of a value") from error
         return blake2b(data, digest_size=_DIGEST_SIZE).digest()
 
     def _refusal(self, error: Exception, value: object, where: str) -> SerializationError:
@@ -119,11 +119,11 @@ class Codec:
         return import_plan(ref) if cls is None else plan_or_unreadable(cls, ref)
 
     def encode_error(self, error: BaseException, where: str) -> bytes:
-        """Never fails: what cannot be stored is left out, and the error comes back as StepFailed."""
+        """Never fails: what cannot be stored is left out, and StepFailed comes back."""
         return store_error(error, where, self.max_size)
 
     def decode_error(self, data: bytes) -> BaseException:
-        """A fresh exception each time; StepFailed where its own class or content is not to be had."""
+        """A fresh exception each time; StepFailed where its class or content is not to be had."""
         try:
             return raise_error(read_error(data), self._reader)
         except Exception as error:
@@ -141,7 +141,7 @@ class Codec:
         return _convert.convert(value, annotation, where)
 
     def to_json(self, data: bytes) -> object:
-        """Any stored value or exception as JSON-able data for people; never fails, imports nothing."""
+        """Any stored value or exception as JSON-able data; never fails, imports nothing."""
         return _display.show(data)
 
 

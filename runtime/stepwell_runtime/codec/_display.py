@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +13,9 @@ import msgspec
 from stepwell_runtime.codec import _tags as tags
 from stepwell_runtime.codec._exceptions import describe_stored
 from stepwell_runtime.codec._read import pairs
+from stepwell_runtime.codec._refs import type_of
 
+_JSON: Final = (NoneType, bool, int, str)
 _LONG_INT: Final = 10_000  # bits; str() refuses a little more
 
 _Shower = Callable[[memoryview], Any]
@@ -28,21 +31,20 @@ def show(data: bytes) -> object:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float):
+    kind = type_of(value)
+    if kind is float:
         if math.isnan(value):
             return "NaN"
         return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, bytes):
+    if kind is bytes:
         return _bytes(value)
-    if isinstance(value, list):
+    if kind is list:
         return [_plain(item) for item in value]
-    if isinstance(value, dict):
+    if kind is dict:
         return {_key(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, int) and not _fits_json(value):
+    if kind is int and not _fits_json(value):
         return str(value) if value.bit_length() < _LONG_INT else f"<{value.bit_length():,} bits>"
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return str(value)
+    return value if kind in _JSON else str(value)
 
 
 def _fits_json(value: int) -> bool:
@@ -52,7 +54,8 @@ def _fits_json(value: int) -> bool:
 def _key(key: Any) -> str:
     if isinstance(key, str):
         return key
-    plain = _plain(list(key) if isinstance(key, tuple) else key)
+    kind = type_of(key)
+    plain = _plain(list(key) if kind is tuple else key)
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
@@ -82,10 +85,9 @@ def _mapping(flat: list[Any]) -> dict[str, Any]:
 
 
 def _object(data: memoryview) -> Any:
-    _, fields, *state = _decode(data)
-    if state and isinstance(state[0], dict):
-        fields = {**fields, **state[0].get("extra", {})}
-    return fields
+    decoded: list[Any] = _decode(data)
+    fields: dict[str, Any] = decoded[1]
+    return {**fields, **decoded[2].get("extra", {})} if len(decoded) > 2 else fields
 
 
 def _enum(data: memoryview) -> Any:

@@ -6,13 +6,13 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from stepwell_runtime.codec import _tags as tags
 from stepwell_runtime.codec._read import Reader
-from stepwell_runtime.codec._refs import find, make_ref, type_name
+from stepwell_runtime.codec._refs import find, make_ref, type_name, type_of
 from stepwell_runtime.codec._write import Ext, write
 from stepwell_runtime.codec.errors import Refused, TooMany, Unreadable
 from stepwell_runtime.errors import StepFailed
@@ -97,8 +97,9 @@ class _Description:
         for key, linked in (("cause", error.__cause__), ("context", error.__context__)):
             if linked is not None and chain and id(linked) not in self._seen:
                 described[key] = self.of(linked, chain - 1)
-        if isinstance(error, BaseExceptionGroup):
-            described["members"] = self._members(error.exceptions, described, chain)
+        members = _members(error)
+        if members is not None:
+            described["members"] = self._members(members, described, chain)
         return described
 
     def _members(
@@ -117,7 +118,8 @@ class _Description:
         """`ref`, `args` and `attrs`, or `why`: the reason why it comes back as StepFailed."""
         if isinstance(error, _CONTROL):
             return {"why": "it would end the code that it is raised in"}
-        content: list[Any] = [] if isinstance(error, BaseExceptionGroup) else list(error.args)
+        # The arguments of a group are its message and members: both are kept apart.
+        content: list[Any] = list(error.args) if _members(error) is None else []
         try:
             ref = make_ref(type(error))
             args = write(content, self._limit)
@@ -133,6 +135,11 @@ class _Description:
         except Exception as failure:  # noqa: BLE001 - properties of a user's class may raise anything
             why = f"{type(failure).__name__} while reading its content"
         return {"why": _clean(f"{self._where}: {why}" if self._where else why)}
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...] | None:
+    is_group = isinstance(error, BaseExceptionGroup)
+    return cast(Any, error).exceptions if is_group else None
 
 
 def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
@@ -164,8 +171,9 @@ def _clean(text: str) -> str:
 
 
 def _notes(error: BaseException) -> list[str]:
-    notes = getattr(error, "__notes__", ())
-    if not isinstance(notes, list | tuple):
+    notes: Any = getattr(error, "__notes__", ())
+    kind = type_of(notes)
+    if kind is not list:
         return []
     return [_clean(note) for note in notes[:MAX_NOTES] if isinstance(note, str)]
 
@@ -182,10 +190,7 @@ def read_error(data: bytes) -> dict[str, Any]:
     found = msgspec.msgpack.decode(data)
     if not isinstance(found, Ext) or found.code != tags.ERROR:
         raise Unreadable("this is not a stored exception")
-    described = msgspec.msgpack.decode(found.data)
-    if not isinstance(described, dict):
-        raise Unreadable("this is not a stored exception")
-    return described
+    return msgspec.msgpack.decode(found.data, type=dict[str, Any])
 
 
 def raise_error(described: dict[str, Any], reader: Reader) -> BaseException:
@@ -209,13 +214,13 @@ def _rebuild(
 ) -> BaseException:
     if "ref" not in described:
         return _stand_in(described, described["why"])
-    cls = find(described["ref"])
+    cls: type[Any] = find(described["ref"])
     if not issubclass(cls, BaseException) or issubclass(cls, _CONTROL):
         return _stand_in(described, f"{type_name(cls)} is not an exception class (any more)")
     args = reader.decode(described["args"])
     attrs = reader.decode(described["attrs"])
     new = _builtin_new(cls)
-    if issubclass(cls, BaseExceptionGroup):
+    if "members" in described:
         error: BaseException = new(cls, attrs.pop("message"), members)
     else:
         error = new(cls)

@@ -52,7 +52,7 @@ def _field_hints(cls: type) -> Iterator[object]:
         yield field.annotation
 
 
-def _has_fields(cls: type) -> bool:
+def _has_fields(cls: type[Any]) -> bool:
     return (
         dataclasses.is_dataclass(cls)
         or issubclass(cls, msgspec.Struct)

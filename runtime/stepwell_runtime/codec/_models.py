@@ -22,10 +22,10 @@ class ModelPlan(Plan):
 
     not_compared = frozenset({"set", "schema"})
 
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: Any) -> None:
         super().__init__(cls)
         refuse_builtin_base(cls)
-        self._model: Any = cls
+        self._model = cls
         self._names = frozenset(self._model.model_fields)
         self._schema = _schema(self._model)
         self._is_root: bool = self._model.__pydantic_root_model__

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,17 +16,19 @@ from stepwell_runtime.codec._plans import (
     plan_makers,
     refuse_builtin_base,
 )
-from stepwell_runtime.codec._refs import type_name
+from stepwell_runtime.codec._refs import type_name, type_of
 from stepwell_runtime.codec.errors import Refused
 
 _MISSING = dataclasses.MISSING
 _set = object.__setattr__
+_new: Callable[[type], Any] = object.__new__
+_new_tuple: Callable[[type, list[Any]], Any] = tuple[Any, ...].__new__
 
 
 class DataclassPlan(Plan):
     """Built without `__init__` and `__post_init__`: the fields are what those made of them."""
 
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: type[Any]) -> None:
         super().__init__(cls)
         refuse_builtin_base(cls)
         _refuse_own_layout(cls)
@@ -36,7 +39,8 @@ class DataclassPlan(Plan):
         self._may_be_unset = frozenset(
             field.name for field in self._fields if not field.init and not _has_default(field)
         )
-        self._direct = hasattr(cls, "__dict__") and not any(
+        # Instances keep all fields in their `__dict__`, so it can be read and filled as a whole.
+        self._direct = cls.__dictoffset__ != 0 and not any(
             _is_data_descriptor(cls, name) for name in self._order
         )
 
@@ -65,7 +69,7 @@ class DataclassPlan(Plan):
     def put_together(self, fields: dict[str, Any], state: State) -> Any:
         if fields.keys() != self._names:
             fields = self._complete(fields)
-        value = object.__new__(self.cls)
+        value = _new(self.cls)
         if self._direct:
             value.__dict__.update(fields)
         else:
@@ -116,14 +120,16 @@ def _slots(cls: type) -> Iterator[str]:
 def _is_data_descriptor(cls: type, name: str) -> bool:
     for base in cls.__mro__:
         if name in base.__dict__:
-            return hasattr(type(base.__dict__[name]), "__set__")
+            kind = type_of(base.__dict__[name])
+            return hasattr(kind, "__set__")
     return False
 
 
 class NamedTuplePlan(Plan):
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: Any) -> None:
         super().__init__(cls)
-        self._order: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]  # a named tuple has it
+        self._order: tuple[str, ...] = cls._fields
+        self._defaults: dict[str, Any] = cls._field_defaults
         self._names = frozenset(self._order)
 
     def take_apart(self, value: Any) -> tuple[dict[str, Any], State]:
@@ -134,21 +140,20 @@ class NamedTuplePlan(Plan):
     def put_together(self, fields: dict[str, Any], state: State) -> Any:
         if fields.keys() != self._names:
             fields = self._complete(fields)
-        value = tuple.__new__(self.cls, [fields[name] for name in self._order])
+        value: Any = _new_tuple(self.cls, [fields[name] for name in self._order])
         for name, item in state.get("attrs", {}).items():
             setattr(value, name, item)
         return value
 
     def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:
-        defaults: dict[str, Any] = self.cls._field_defaults  # type: ignore[attr-defined]  # as above
         for name in self._order:
-            if name not in fields and name not in defaults:
+            if name not in fields and name not in self._defaults:
                 raise self.missing(name)
-        return {**defaults, **fields}
+        return {**self._defaults, **fields}
 
 
 class StructPlan(Plan):
-    """Built through the constructor, the only way in; the fields are then set to what was stored."""
+    """Built by the constructor, the only way in; but `__post_init__` has had its turn before."""
 
     def __init__(self, cls: type[msgspec.Struct]) -> None:
         super().__init__(cls)
@@ -157,6 +162,7 @@ class StructPlan(Plan):
         self._order = cls.__struct_fields__
         self._names = frozenset(self._order)
         self._has_post_init = hasattr(cls, "__post_init__")
+        self._blank: msgspec.Struct | None = None
 
     def take_apart(self, value: Any) -> tuple[dict[str, Any], State]:
         try:
@@ -169,12 +175,18 @@ class StructPlan(Plan):
     def put_together(self, fields: dict[str, Any], state: State) -> Any:
         if fields.keys() != self._names:
             fields = self._known(fields)
-        value = self._struct(**fields)
-        if self._has_post_init:
-            for name, item in fields.items():
-                msgspec.structs.force_setattr(value, name, item)
+        value = self._without_post_init(fields) if self._has_post_init else self._struct(**fields)
         for name, item in state.get("attrs", {}).items():
             setattr(value, name, item)
+        return value
+
+    def _without_post_init(self, fields: dict[str, Any]) -> msgspec.Struct:
+        if self._blank is None:
+            self._blank = self._struct(**copy.deepcopy(fields))
+        value = copy.copy(self._blank)
+        for field in msgspec.structs.fields(self._struct):
+            item = fields[field.name] if field.name in fields else _struct_default(field)
+            msgspec.structs.force_setattr(value, field.name, item)
         return value
 
     def _known(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -184,14 +196,18 @@ class StructPlan(Plan):
         return {name: fields[name] for name in self._order if name in fields}
 
 
-def _plan(cls: type) -> Plan | None:
+def _struct_default(field: msgspec.structs.FieldInfo) -> Any:
+    factory = field.default_factory
+    return factory() if callable(factory) else field.default
+
+
+def _plan(cls: type[Any]) -> Plan | None:
     if issubclass(cls, msgspec.Struct):
         return StructPlan(cls)
-    if issubclass(cls, tuple):
-        return NamedTuplePlan(cls) if hasattr(cls, "_fields") else None
-    if dataclasses.is_dataclass(cls):
-        return DataclassPlan(cls)
-    return None
+    if tuple in cls.__mro__:
+        named = hasattr(cls, "_fields") and hasattr(cls, "_field_defaults")
+        return NamedTuplePlan(cls) if named else None
+    return DataclassPlan(cls) if dataclasses.is_dataclass(cls) else None
 
 
 plan_makers.append(_plan)

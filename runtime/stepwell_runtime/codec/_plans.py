@@ -8,8 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from stepwell_runtime.codec import _tags as tags
-from stepwell_runtime.codec._refs import find, is_importable, make_ref, plain_ref, type_name
-from stepwell_runtime.codec._write import Handler, Writer, finders
+from stepwell_runtime.codec._refs import (
+    find,
+    is_importable,
+    make_ref,
+    plain_ref,
+    type_name,
+    type_of,
+)
+from stepwell_runtime.codec._write import Handler, Writer, finders, handlers
 from stepwell_runtime.codec.errors import MissingClass, Refused, Unreadable
 
 State = dict[str, Any]
@@ -27,7 +34,7 @@ class Plan:
         self.cls = cls
         self.ref = make_ref(cls)
         self.digest_ref = plain_ref(self.ref)
-        self.migrate: Callable[[dict[str, Any]], dict[str, Any]] | None = getattr(
+        self.migrate: Callable[[dict[str, Any]], Any] | None = getattr(
             cls, "__stepwell_migrate__", None
         )
 
@@ -42,10 +49,11 @@ class Plan:
     def _lower_state(self, writer: Writer, state: State, depth: int) -> dict[str, Any]:
         if writer.canonical:
             state = {key: value for key, value in state.items() if key not in self.not_compared}
-        return {
-            key: writer.fields(value, depth) if isinstance(value, dict) else value
-            for key, value in state.items()
-        }
+        lowered: dict[str, Any] = {}
+        for key, value in state.items():
+            kind = type_of(value)
+            lowered[key] = writer.fields(value, depth) if kind is dict else value
+        return lowered
 
     # State that does not make two equal values differ.
     not_compared: frozenset[str] = frozenset()
@@ -53,7 +61,8 @@ class Plan:
     def build(self, fields: dict[str, Any], state: State, *, trusted: bool) -> Any:
         if self.migrate is not None:
             fields = self.migrate(fields)
-            if not isinstance(fields, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
+            kind = type_of(fields)
+            if kind is not dict:
                 raise Unreadable("__stepwell_migrate__ must return the dict of fields", self.ref)
         if not trusted:
             state = self.check_state(state)
@@ -82,10 +91,10 @@ class Plan:
 
 def extra_attributes(value: Any, known: frozenset[str]) -> dict[str, Any]:
     """What an instance carries besides its fields; cached properties are computed again instead."""
-    own = getattr(value, "__dict__", None)
+    own: dict[str, Any] | None = getattr(value, "__dict__", None)
     if not own or known.issuperset(own):
         return {}
-    cls: type = type(value)
+    cls = type_of(value)
     return {
         name: item
         for name, item in own.items()
@@ -95,9 +104,9 @@ def extra_attributes(value: Any, known: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def refuse_builtin_base(cls: type, allowed: type = object) -> None:
-    for base in cls.__mro__:
-        if base.__module__ == "builtins" and base not in (object, allowed):
+def refuse_builtin_base(cls: type) -> None:
+    for base in cls.__mro__[:-1]:
+        if base.__module__ == "builtins":
             raise Refused(
                 type_name(cls),
                 f"it derives from {base.__name__}, whose content is not in its fields: hold the "
@@ -109,18 +118,29 @@ def refuse_builtin_base(cls: type, allowed: type = object) -> None:
 plan_makers: list[Callable[[type], Plan | None]] = []
 
 _plans: dict[type, Plan] = {}
+_current: dict[str, type] = {}
 
 
 def make_plan(cls: type) -> Plan | None:
-    """The plan of a class; None when it is no class for data. Refused when it cannot be imported."""
+    """The plan of a class; None when it is not for data. Refused when it cannot be imported."""
     plan = _plans.get(cls)
-    if plan is None:
-        for maker in plan_makers:
-            plan = maker(cls)
-            if plan is not None:
-                _plans[cls] = plan
-                break
-    return plan
+    if plan is not None:
+        return plan
+    for maker in plan_makers:
+        plan = maker(cls)
+        if plan is not None:
+            _forget(_current.get(plan.ref))
+            _current[plan.ref] = cls
+            _plans[cls] = plan
+            return plan
+    return None
+
+
+def _forget(replaced: type | None) -> None:
+    """A reloaded module must not be kept alive by what is known of its former classes."""
+    if replaced is not None:
+        _plans.pop(replaced, None)
+        handlers.pop(replaced, None)
 
 
 def is_data_class(cls: type) -> bool:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import PurePath
 from types import ModuleType
+from typing import Any
 
 from stepwell_runtime.codec.errors import MissingClass, Refused
 
 _MAIN = "__main__"
 _MAIN_ALIASES = frozenset({_MAIN, "__mp_main__"})  # the second: children of multiprocessing "spawn"
+
+
+# `type` itself: checkers take what `type(value)` returns for partly unknown.
+type_of: Callable[[Any], type[Any]] = type
 
 
 def main_name() -> str:

@@ -114,8 +114,9 @@ def _zone(tz: dt.tzinfo | None) -> object:
         named = name != dt.timezone(offset).tzname(None)
         return [*_ticks(offset), name if named else None]
     if type(tz) is zoneinfo.ZoneInfo:
-        if tz.key is not None and zoneinfo.ZoneInfo(tz.key) is tz:
-            return tz.key
+        key: Any = tz.key  # None when it was made from a file
+        if key is not None and zoneinfo.ZoneInfo(key) is tz:
+            return key
         raise Refused(
             "zoneinfo.ZoneInfo",
             "a zone that ZoneInfo(key) does not return (from a file, no_cache) cannot be found "

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from stepwell_runtime.codec import _tags as tags
-from stepwell_runtime.codec._refs import type_name
+from stepwell_runtime.codec._refs import type_name, type_of
 from stepwell_runtime.codec.errors import Refused, TooMany
 
 MAX_DEPTH: Final = 100
@@ -34,21 +34,22 @@ def _is_native(value: object, limit: int) -> bool:
 
     Goes down level by level: no recursion, so depth is counted, and a value that holds itself ends.
     """
-    if type(value) not in _NATIVE:
+    if type_of(value) not in _NATIVE:
         return False
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for container in level:
             limit -= len(container)
-            items = container
-            if type(container) is dict:
-                if not _all_str(map(type, container)):
+            items: Collection[Any] = container
+            kind = type_of(container)
+            if kind is dict:
+                if not _all_str(map(type, items)):
                     return False
                 items = container.values()
             if _all_scalar(map(type, items)):
                 continue
-            containers = [item for item in items if type(item) not in _SCALARS]
+            containers: list[Any] = [item for item in items if type(item) not in _SCALARS]
             if not _all_native(map(type, containers)):
                 return False
             below += containers
@@ -60,14 +61,12 @@ def _is_native(value: object, limit: int) -> bool:
     return False
 
 
-def write(value: object, limit: int) -> bytes:
+def write(value: Any, limit: int) -> bytes:
     """Encode. Raises Refused, or TooMany past `limit` elements."""
-    kind = type(value)
+    kind = type_of(value)
     try:
         if (  # the usual dict, without a call
-            kind is dict
-            and _all_str(map(type, value))  # type: ignore[call-overload]  # it is a dict
-            and _all_scalar(map(type, value.values()))  # type: ignore[attr-defined]  # as above
+            kind is dict and _all_str(map(type, value)) and _all_scalar(map(type, value.values()))
         ):
             return _encode(value)
         if kind in _SCALARS or _is_native(value, limit):
@@ -77,7 +76,7 @@ def write(value: object, limit: int) -> bytes:
         return _encode(Writer(limit, _CHECKED_SCALARS).lower(value, 0))
 
 
-def write_canonical(value: object, limit: int) -> bytes:
+def write_canonical(value: Any, limit: int) -> bytes:
     """Encode so that the order of dicts and sets does not show."""
     try:
         if type(value) in _SCALARS or _is_native(value, limit):
@@ -100,7 +99,7 @@ class Writer:
         self.encode = _encode_sorted if canonical else _encode
 
     def lower(self, value: Any, depth: int) -> object:
-        kind = type(value)
+        kind = type_of(value)
         if kind in self.scalars:
             return value
         handler = handlers.get(kind)

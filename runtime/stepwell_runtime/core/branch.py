@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class OpState(Enum):
     OPEN = "open"
     SETTLING = "settling"  # its branch is being cancelled, but it must reach an outcome first
-    ENDED = "ended"  # its outcome was delivered, or it was withdrawn: records that still come are ignored
+    ENDED = "ended"  # its outcome was delivered, or it was withdrawn: later records are ignored
 
 
 class Op:
@@ -189,7 +189,10 @@ class Group:
         return self.started < len(self.command.branches) and (limit is None or self.live < limit)
 
     def drop_unstarted(self) -> None:
-        """Close the coroutines of branches that will never run, so that Python does not warn of them."""
+        """Close the coroutines of branches that will never run.
+
+        That Python does not warn of them.
+        """
         for awaitable in self.command.branches[self.started :]:
             close = getattr(awaitable, "close", None)
             if close is not None:
@@ -202,7 +205,10 @@ async def awaiting(awaitable: Awaitable[Any]) -> Any:
 
 
 def as_coroutine(awaitable: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
-    return awaitable if isinstance(awaitable, Coroutine) else awaiting(awaitable)
+    if isinstance(awaitable, Coroutine):
+        coroutine: Coroutine[Any, Any, Any] = awaitable
+        return coroutine
+    return awaiting(awaitable)
 
 
 def is_handling_cancel(error: BaseException | None) -> bool:

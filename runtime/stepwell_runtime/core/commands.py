@@ -12,8 +12,8 @@ from stepwell_runtime.definitions import CallOptions, Definition, StepDefinition
 class Command:
     """A durable operation, asked for by `await`; the driver resumes the branch with its outcome.
 
-    `handling` is the exception that is being handled where the await stands: what is asked for while
-    a cancellation is being handled is exempt from it.
+    `handling` is the exception that is being handled where the await stands: what is asked for
+    while a cancellation is being handled is exempt from it.
     """
 
     __slots__ = ("handling",)
@@ -40,7 +40,10 @@ class CallCommand(Command):
 
 
 class StepCommand(CallCommand):
-    """Execute a step; on the queue `options.queue or definition.queue` if there is one, else here."""
+    """Execute a step.
+
+    On the queue `options.queue or definition.queue` if there is one, else here.
+    """
 
     __slots__ = ()
     definition: StepDefinition
@@ -71,7 +74,10 @@ NO_DEFAULT: Any = object()
 
 
 class WaitCommand(Command):
-    """Wait for a signal; resumed with its value, decoded to `type`, or with `default`, or SignalTimeout."""
+    """Wait for a signal.
+
+    Resumed with its value, decoded to `type`, or with `default`, or SignalTimeout.
+    """
 
     __slots__ = ("default", "name", "timeout", "type")
 
@@ -82,7 +88,10 @@ class WaitCommand(Command):
 
 
 class GroupCommand(Command):
-    """Run awaitables as branches. `parallel` resumes with a list of outcomes, `race` with (index, value)."""
+    """Run awaitables as branches.
+
+    `parallel` resumes with a list of outcomes, `race` with (index, value).
+    """
 
     __slots__ = ("branches", "limit", "mode", "return_exceptions")
 

@@ -1,7 +1,8 @@
 """The replay core: drives a workflow coroutine by its journal. No I/O, no clock, no loop.
 
-Journal records are delivered one at a time, in order; after each, all branches run until they block. What they
-have asked for and got no record of is in `ops`; the driver executes that, journals the outcome, and delivers it.
+Journal records are delivered one at a time, in order; after each, all branches run until they
+block. What they have asked for and got no record of is in `ops`; the driver executes that, journals
+the outcome, and delivers it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -152,7 +153,7 @@ class Execution:
         return [op for op in opened if op.state is not OpState.ENDED]
 
     def take_withdrawn(self) -> list[Op]:
-        """Return the operations that ended without a record of their own, or are settling, since the last call."""
+        """Return what ended without a record of its own, or is settling, since the last call."""
         withdrawn, self.withdrawn = self.withdrawn, []
         return withdrawn
 
@@ -286,7 +287,7 @@ class Execution:
             return None
         try:
             self.register_undo(definition.compensate(value))
-        except Exception as error:  # user code: its error belongs to the line that awaited the step
+        except Exception as error:  # noqa: BLE001 - user code: raised where the step is awaited
             return error
         return None
 
@@ -351,7 +352,7 @@ class Execution:
 
     @property
     def cancel_name(self) -> str | None:
-        """ "cancel" or "deadline", once the run is being cancelled."""
+        """The kind of cancellation, once there is one: "cancel" or "deadline"."""
         return self._cancel_name
 
     @property
@@ -453,7 +454,7 @@ class Execution:
             )
         except StopIteration as stop:
             result = stop.value
-        except BaseException as caught:  # whatever user code raises is this branch's outcome
+        except BaseException as caught:  # noqa: BLE001 - whatever user code raises is its outcome
             failure = caught
         error = None
         if self.violation is not None:
@@ -478,9 +479,7 @@ class Execution:
             return
         try:
             op = self._op(branch, command, path)
-        except (
-            Exception
-        ) as error:  # arguments that cannot be encoded: raised where the operation is awaited
+        except Exception as error:  # noqa: BLE001 - arguments that cannot be encoded: raised there
             self._ended.add(path)
             self._ready.append((branch, None, error))
             return
@@ -495,7 +494,8 @@ class Execution:
             Group("", command, branch).drop_unstarted()
         if self._swallowed > MOST_SWALLOWED:
             self.stuck = NotDurable(
-                f"workflow code has swallowed its cancellation {MOST_SWALLOWED} times: let Cancelled pass, or re-raise it"
+                f"workflow code has swallowed its cancellation {MOST_SWALLOWED} times: let "
+                "Cancelled pass, or re-raise it"
             )
             return
         self._ready.append((branch, None, Cancelled()))
@@ -550,7 +550,8 @@ class Execution:
         op = Op(path, "join", command.run_id, command, branch, after)
         if command.run_id not in self._detached:
             raise DurabilityError(
-                f"run {command.run_id!r} was not started by this run: its result cannot be awaited here; read it in a @step"
+                f"run {command.run_id!r} was not started by this run: its result cannot be "
+                "awaited here; read it in a @step"
             )
         record = self._detached[command.run_id]
         if record is not None:
@@ -616,7 +617,7 @@ class Execution:
                     "completed",
                     self.codec.encode(value, f"the result of workflow {self.facts.workflow!r}"),
                 )
-            except Exception as refused:  # a result that cannot be stored fails the run, like any other error of its code
+            except Exception as refused:  # noqa: BLE001 - a result that cannot be stored fails the run
                 return Outcome("failed", error=refused)
         if isinstance(error, Cancelled):
             if self._cancel_name == "deadline":
@@ -656,7 +657,8 @@ class Execution:
                 self._cancel(other)
         else:
             group.failure.add_note(
-                f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: {error}"
+                f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: "
+                f"{error}"
             )
         while group.room:
             self._start_branch(group, group.parent.exempt or branch.exempt)
@@ -704,7 +706,10 @@ class Execution:
             raise GeneratorExit
 
     def close(self) -> None:
-        """Discard the coroutines: `finally` blocks run, whatever durable they ask for is refused."""
+        """Discard the coroutines.
+
+        `finally` blocks run, whatever durable they ask for is refused.
+        """
         if self.closing:
             return
         self.closing = True
@@ -731,7 +736,7 @@ def _close(context: Context, coroutine: Coroutine[Any, Any, Any], zombies: list[
     except RuntimeError:
         if not _finished(coroutine):
             zombies.append(coroutine)
-    except BaseException:  # cleanup of a coroutine that is thrown away: nobody is left to tell
+    except BaseException:  # noqa: BLE001 - nobody is left to tell of a discarded coroutine
         return
 
 
@@ -740,7 +745,7 @@ def _finish_generator(generator: AsyncGenerator[Any, Any]) -> None:
     closing = generator.aclose()
     try:
         closing.send(None)
-    except BaseException:  # StopIteration when it is done; its own error has nobody left to hear it
+    except BaseException:  # noqa: BLE001 - StopIteration when done; nobody hears its own error
         return
     closing.close()
 
@@ -769,5 +774,5 @@ def _causes(error: BaseException) -> set[int]:
         found.add(id(one))
         pending += (one.__cause__, one.__context__)
         if isinstance(one, BaseExceptionGroup):
-            pending += one.exceptions
+            pending += cast("tuple[BaseException, ...]", one.exceptions)  # pyright: ignore[reportUnknownMemberType]  # a group of anything
     return found

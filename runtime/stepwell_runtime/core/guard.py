@@ -1,4 +1,7 @@
-"""The running loop that workflow code sees: whatever needs a real one is refused at the user's line."""
+"""The running loop that workflow code sees.
+
+Whatever needs a real one is refused at the user's line.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ from typing import NoReturn, Protocol
 from stepwell_runtime.errors import NotDurable
 
 _REMEDY = {
-    "create_task": "use `await parallel(...)` or `await race(...)` instead of tasks, gather, wait and task groups",
-    "create_future": "use `await sleep(...)`, `wait_for_signal(...)` or `parallel(...)` instead of futures and timeouts",
+    "create_task": "use `await parallel(...)` or `await race(...)` instead of tasks, gather, "
+    "wait and task groups",
+    "create_future": "use `await sleep(...)`, `wait_for_signal(...)` or `parallel(...)` "
+    "instead of futures and timeouts",
     "call_soon": "use `await parallel(...)`, or do it inside a @step",
     "call_later": "use `await sleep(...)`",
     "call_at": "use `await sleep_until(...)`",
     "time": "use `now()`",
     "run_in_executor": "make it a plain `def` @step: it runs in a thread",
-    "current_task": "workflow code runs in no task: use `race(...)` with `sleep(...)` for a timeout, `parallel(...)` for a group",
+    "current_task": "workflow code runs in no task: use `race(...)` with `sleep(...)` for a "
+    "timeout, `parallel(...)` for a group",
 }
 _OTHER = "do it inside a @step"
 
@@ -51,6 +57,7 @@ class GuardLoop:
 def foreign_await(thing: object) -> NotDurable:
     """Return the error for something awaited in workflow code that is no durable operation."""
     return NotDurable(
-        f"workflow code awaited {thing!r}, which is no durable operation: await steps, workflows, parallel, race, sleep or "
+        f"workflow code awaited {thing!r}, which is no durable operation: await steps, "
+        "workflows, parallel, race, sleep or "
         "wait_for_signal; do everything else inside a @step"
     )
