@@ -50,7 +50,9 @@ asyncio.run(main())
 
 
 @contextmanager
-def serving(tmp_path: Path, work: float, grace: float) -> Generator[subprocess.Popen[str], None, None]:
+def serving(
+    tmp_path: Path, work: float, grace: float
+) -> Generator[subprocess.Popen[str], None, None]:
     """Start a process that serves one run; enter once its step is executing."""
     script = tmp_path / "server.py"
     script.write_text(SERVER)

@@ -1,0 +1,306 @@
+"""Realistic programs, which every type checker must accept as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, ParamSpec, TypeVar, assert_type
+
+import stepwell
+from stepwell import (
+    BlockingRun,
+    BlockingStepwell,
+    ChildRun,
+    Retry,
+    RetryLater,
+    Run,
+    RunInfo,
+    RunStatus,
+    Signal,
+    SignalTimeout,
+    Step,
+    StepCall,
+    Stepwell,
+    Undo,
+    Workflow,
+    WorkflowCall,
+    compensate,
+    current_app,
+    current_run,
+    current_step,
+    now,
+    parallel,
+    race,
+    sleep,
+    sleep_until,
+    start,
+    step,
+    task,
+    wait_for_signal,
+    workflow,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass
+class Order:
+    id: str
+    total: int
+
+
+@dataclass
+class Receipt:
+    order: str
+
+
+class Rejected(Exception): ...
+
+
+# --- a checkout against a service that fails now and then ---
+
+decision = Signal("decision", bool)
+note = Signal[str | None]("note", str | None)
+
+
+@step
+async def refund(receipt: Receipt) -> None: ...
+
+
+@step(retry=Retry(attempts=5, delay=1.0, retry_on=(OSError,)), timeout=30.0)
+async def charge(order: Order, *, currency: str = "EUR") -> Receipt:
+    if order.total > 10_000:
+        raise RetryLater(60.0)
+    return Receipt(current_step().key)
+
+
+@step(compensate=refund)
+async def reserve(order: Order) -> Receipt:
+    return Receipt(order.id)
+
+
+@step(compensate=refund, queue="stock")
+def reserve_in_a_thread(order: Order) -> Receipt:
+    return Receipt(order.id)
+
+
+@step
+def render_invoice(order: Order) -> bytes:
+    return order.id.encode()
+
+
+@workflow
+async def checkout(order: Order) -> Receipt:
+    receipt = await charge(order, currency="USD")
+    assert_type(receipt, Receipt)
+    undo = compensate(refund(receipt))
+    assert_type(undo, Undo)
+    invoice, reserved = await parallel(render_invoice(order), reserve(order))
+    assert_type(invoice, bytes)
+    assert_type(reserved, Receipt)
+    verdict = await wait_for_signal(decision, timeout=timedelta(hours=1))
+    assert_type(verdict, bool)
+    if not verdict:
+        raise Rejected(order.id)
+    undo.discard()
+    return receipt
+
+
+async def shop(order: Order) -> None:
+    async with Stepwell("orders.db") as app, app.worker(concurrency=128) as worker:
+        run = await app.start(checkout(order), id="order-42")
+        assert_type(run, Run[Receipt])
+        await run.signal(decision, True)
+        await run.signal("loosely named", {"any": "value"})
+        assert_type(await run.result(timeout=5), Receipt)
+        assert_type(await run.status(), RunStatus)
+        assert_type(await app.get("order-42", checkout).result(), Receipt)
+        await worker.drain()
+        runs = await app.start_many([checkout(order), checkout(order)])
+        assert_type(runs, list[Run[Receipt]])
+        assert_type(await app.runs(status=["failed", "held"]), list[RunInfo])
+
+
+# --- ingestion of a folder, with Path arguments and methods ---
+
+
+@dataclass(frozen=True)
+class Index:
+    folder: Path
+    language: str = "en"
+
+    @step
+    async def parse(self, file: Path) -> int:
+        return len(file.name)
+
+    @step
+    def words(self, file: Path) -> list[str]:
+        return file.name.split()
+
+    @workflow
+    async def ingest(self, files: list[Path]) -> int:
+        sizes = await parallel(*(self.parse(file) for file in files), limit=8)
+        assert_type(sizes, tuple[int, ...])
+        assert_type(await self.words(files[0]), list[str])
+        return sum(sizes)
+
+
+async def index(folder: Path, files: list[Path]) -> int:
+    async with Stepwell(folder / "index.db") as app:
+        call = Index(folder).ingest(files)
+        assert_type(call, WorkflowCall[int])
+        return await app.run(call)
+
+
+# --- an approval with reminders ---
+
+Answer = Literal["yes", "no"]
+answer = Signal[Answer]("answer", Literal["yes", "no"])
+
+
+@task(queue="mail", retry=Retry(attempts=3), deadline=timedelta(hours=1))
+async def remind(person: str) -> datetime:
+    return datetime.now(UTC)
+
+
+@workflow(version=2, on_failure="hold", deadline=timedelta(days=30))
+async def approval(person: str) -> Answer:
+    until = now() + timedelta(days=14)
+    while now() < until:
+        match await race(wait_for_signal(answer), sleep(86400.0)):
+            case (0, verdict):
+                assert_type(verdict, Answer)
+                return verdict
+            case (1, nothing):
+                assert_type(nothing, None)
+                assert_type(await remind(person), datetime)
+    await sleep_until(until)
+    fallback = await wait_for_signal(answer, timeout=1, default=0)
+    assert_type(fallback, Answer | int)
+    try:
+        return await wait_for_signal("answer", Literal["yes", "no"], timeout=1)
+    except SignalTimeout as error:
+        assert_type(error.timeout, float)
+    loose = await wait_for_signal("anything")
+    assert_type(loose, object)
+    return "no"
+
+
+# --- an agent whose message list grows ---
+
+
+@dataclass
+class Message:
+    role: Literal["user", "assistant"]
+    text: str
+    tools: list[str] = field(default_factory=list[str])
+
+
+def traced(fn: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    @functools.wraps(fn)
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await fn(*args, **kwargs)
+
+    return wrapper
+
+
+@step(timeout=timedelta(minutes=2))
+@traced
+async def complete(messages: list[Message]) -> Message:
+    return messages[-1]
+
+
+@workflow
+async def agent(question: str) -> str:
+    messages = [Message("user", question)]
+    while True:
+        reply = await complete(messages)
+        assert_type(reply, Message)
+        messages.append(reply)
+        if not reply.tools:
+            return reply.text
+
+        async def use(tool: str) -> int:
+            return len(tool)
+
+        used = await parallel(*map(use, reply.tools), return_exceptions=True)
+        assert_type(used, tuple[int | Exception, ...])
+
+
+# --- a nightly report with many children ---
+
+
+@workflow
+async def page(number: int) -> str:
+    return f"{number} of {current_run().parent_id}"
+
+
+@workflow
+async def report(pages: int) -> list[str]:
+    texts = await parallel(*(page(n).with_options(priority=-1) for n in range(pages)), limit=50)
+    child = await start(page(0), id="cover")
+    assert_type(child, ChildRun[str])
+    assert_type(await child.result(), str)
+    job = await start(remind("editor"))
+    assert_type(job, ChildRun[datetime])
+    both = await parallel(page(1), remind("x"), return_exceptions=True)
+    assert_type(both, tuple[str | Exception, datetime | Exception])
+    return list(texts)
+
+
+@step
+async def spread(names: list[str]) -> list[str]:
+    app = current_app()
+    assert_type(app, Stepwell)
+    runs = await app.enqueue_many(remind(name) for name in names)
+    assert_type(runs, list[Run[datetime]])
+    run = await app.enqueue(remind("late"), delay=timedelta(hours=2), priority=3)
+    assert_type(run, Run[datetime])
+    return [one.id for one in runs]
+
+
+# --- an app with a lifespan, and one for code that blocks ---
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: Stepwell) -> AsyncGenerator[None, None]:
+    yield
+
+
+app = Stepwell("sqlite:///orders.db", lifespan=lifespan, durability="process")
+
+
+def view(order: Order) -> Receipt:
+    blocking = BlockingStepwell("orders.db")
+    run = blocking.start(checkout(order), id=order.id)
+    assert_type(run, BlockingRun[Receipt])
+    run.signal(decision, True)
+    with blocking.worker() as worker:
+        worker.drain()
+    assert_type(blocking.get(order.id, checkout).result(), Receipt)
+    return stepwell.run(checkout(order), store="orders.db", id=order.id)
+
+
+# --- decorated functions as values ---
+
+
+def values(order: Order) -> None:
+    assert_type(charge(order), StepCall[Receipt])
+    assert_type(charge(order).with_options(timeout=3), StepCall[Receipt])
+    plain: Step[[Order], bytes, bytes] = render_invoice
+    assert_type(plain.fn(order), bytes)
+    flow: Workflow[[Order], Receipt] = checkout
+    assert_type(flow.name, str)
+
+
+async def tested_as_functions(order: Order) -> None:
+    assert_type(await charge(order), Receipt)
+    assert_type(await charge.fn(order), Receipt)
+    assert_type(render_invoice.fn(order), bytes)
+    assert_type(await render_invoice(order), bytes)
+    assert_type(await remind("x"), datetime)
