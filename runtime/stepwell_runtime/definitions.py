@@ -171,6 +171,16 @@ class Definition:
     def result_type(self) -> Any:
         return self._annotated()[1]
 
+    @functools.cached_property
+    def positional_types(self) -> tuple[Any, ...]:
+        """The types of the parameters in order; a variadic one is the last."""
+        types = self.parameter_types
+        kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+        parameters = self.signature.parameters
+        return tuple(
+            types.get(name, Any) for name, one in parameters.items() if one.kind not in kinds
+        )
+
     def _annotated(self) -> tuple[dict[str, Any], Any]:
         # Not at decoration: annotations may name classes that are defined further down.
         if self.types is None:

@@ -56,20 +56,17 @@ def decode_arguments(
     codec: Codec, definition: Definition, data: bytes, *, trusted: bool
 ) -> tuple[list[Any], dict[str, Any]]:
     positional, named = _decoder.decode(data)
-    types = definition.parameter_types
-    where = definition.its_arguments
-    if not types:
-        plain = [codec.decode(one, trusted=trusted, where=where) for one in positional]
-        return plain, {
-            name: codec.decode(one, trusted=trusted, where=where) for name, one in named.items()
-        }
-    names = list(definition.signature.parameters)
-    args: list[Any] = []
-    for index, one in enumerate(positional):
-        name = names[index] if index < len(names) else names[-1] if names else ""
-        args.append(codec.decode(one, types.get(name, Any), trusted=trusted, where=where))
+    decode, where, types = codec.decode, definition.its_arguments, definition.positional_types
+    last = len(types) - 1
+    args = [
+        decode(one, types[min(index, last)] if types else Any, trusted=trusted, where=where)
+        for index, one in enumerate(positional)
+    ]
+    if not named:
+        return args, {}
+    by_name = definition.parameter_types
     return args, {
-        name: codec.decode(one, types.get(name, Any), trusted=trusted, where=where)
+        name: decode(one, by_name.get(name, Any), trusted=trusted, where=where)
         for name, one in named.items()
     }
 

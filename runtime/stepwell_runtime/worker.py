@@ -268,7 +268,7 @@ class Worker:
         self._live_fences.pop(claimed.run, None)
         if activation is not None and claimed.live:
             self.held[claimed.run] = activation
-            activation.safely(lambda: activation.resume(claimed))
+            activation.safely(activation.resume, claimed)
             return
         if activation is not None:
             activation.discard()
@@ -277,7 +277,7 @@ class Worker:
         )
         if isinstance(definition, WorkflowDefinition):
             fresh = self.held[claimed.run] = Activation(self, claimed, definition)
-            fresh.safely(lambda: fresh.start(claimed))
+            fresh.safely(fresh.start, claimed)
         elif isinstance(definition, (TaskDefinition, StepDefinition)):
             job = self.held[claimed.run] = Job(self, claimed, definition)
             job.start()

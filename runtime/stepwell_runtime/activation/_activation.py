@@ -181,7 +181,7 @@ class Activation:
         """Absorb inbox rows and go on."""
         execution = self.execution
         if not self.ended and execution is not None:
-            self.safely(lambda: self._absorb(execution, rows))
+            self.safely(self._absorb, execution, rows)
 
     def _absorb(self, execution: Execution, rows: Sequence[InboxRow]) -> None:
         """Turn inbox rows into journal records, which are delivered once committed."""
@@ -231,7 +231,7 @@ class Activation:
     def committed(self, records: Sequence[Record]) -> None:
         """Deliver records that are durable now, one at a time, and go on."""
         if not self.ended:
-            self.safely(lambda: self._deliver(records))
+            self.safely(self._deliver, records)
 
     def _deliver(self, records: Sequence[Record]) -> None:
         execution = self.execution
@@ -260,7 +260,7 @@ class Activation:
         self.steps.leaving = True
         for work in self.works.values():
             self.steps.unqueue(work)
-        self.safely(lambda: None)
+        self.safely(_nothing)
 
     def hand_back(self) -> None:
         """Stop what still runs, which no longer counts, and let another worker begin anew."""
@@ -281,15 +281,15 @@ class Activation:
         return [work.op.name for work in self.works.values() if work.stage is Stage.RUNNING]
 
     def _woken(self) -> None:
-        self.safely(lambda: None)
+        self.safely(_nothing)
 
-    def safely(self, change: Callable[[], None]) -> None:
+    def safely(self, change: Callable[..., None], *args: Any) -> None:
         """Apply a change, then pump.
 
         A defect of the runtime itself leaves the run stuck, and says so.
         """
         try:
-            change()
+            change(*args)
             self._pump()
         except Exception as error:
             log.exception("activation_broke", run=self.id)
@@ -316,15 +316,19 @@ class Activation:
             for op in execution.take_opened():
                 work = self.works[op.path] = Work(op)
                 self._begin(work)
-        if self._concluding:
-            return
-        self._fire_due(execution)
+        if not self._concluding:
+            self._go_on(execution)
+
+    def _go_on(self, execution: Execution) -> None:
+        if self.timers.active:
+            self._fire_due(execution)
         if self.children.has_some:
             self.children.submit()
         if self.steps.running or self.steps.queued or self.journal.in_flight:
             if self.journal.has_changes:
                 self.journal.append(())
-            self.timers.arm()
+            if self.timers.active:
+                self.timers.arm()
         else:
             self._rest(execution)
 
@@ -530,3 +534,7 @@ def _waiting(execution: Execution) -> str:
     words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
     ops = execution.waits_for()[:_NAMED_IN_WAITING]
     return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops)
+
+
+def _nothing() -> None:
+    """Pump only."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import Stage, Work
-from stepwell_runtime.core.branch import Op, OpState
+from stepwell_runtime.core.branch import CallOp, OpState
 from stepwell_runtime.launch import derived_nonce
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Children:
             # Never stored, so never started: nothing to cancel, nothing to wait for.
             self._append(work, RecordKind.CHILD_CANCELLED, b"")
             return
+        assert isinstance(op, CallOp)
         row = self._row(op)
         work.child_id = row.id
         if op.kind != "start":
@@ -50,12 +51,12 @@ class Children:
         if work.op.state is OpState.ENDED:
             self._activation.forget(work)
 
-    def _row(self, op: Op) -> NewRun:
-        activation, call = self._activation, op.call
+    def _row(self, op: CallOp) -> NewRun:
+        activation = self._activation
         worker = activation.worker
-        id = call.options.id or f"{activation.id}/{op.path}"
+        id = op.options.id or f"{activation.id}/{op.path}"
         return worker.launcher.child(
-            call.definition, op.args, call.options, id, derived_nonce(activation.seed, op.path)
+            op.definition, op.args, op.options, id, derived_nonce(activation.seed, op.path)
         )
 
     def submit(self) -> None:
@@ -64,7 +65,7 @@ class Children:
 
         def answered(answer: Exception | None) -> None:
             if not self._activation.ended:
-                self._activation.safely(lambda: self._answered(gathered, answer))
+                self._activation.safely(self._answered, gathered, answer)
 
         self._activation.journal.append_children(rows, answered)
 

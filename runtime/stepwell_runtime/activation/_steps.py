@@ -10,7 +10,7 @@ from stepwell_queue.contract import RecordKind
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.attempt import Attempt
-from stepwell_runtime.core.branch import OpState
+from stepwell_runtime.core.branch import CallOp, OpState
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments
 from stepwell_runtime.scope import StepScope
@@ -63,7 +63,8 @@ class LocalSteps:
         op, activation, worker = work.op, self._activation, self._worker
         policy = work.policy
         assert policy is not None
-        definition = op.call.definition
+        assert isinstance(op, CallOp)
+        definition = op.definition
         args, kwargs = decode_arguments(worker.codec, definition, op.args, trusted=True)
         scope = StepScope(
             activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
@@ -89,7 +90,7 @@ class LocalSteps:
         work.attempt = None
         self._worker.step_done()
         if not self._activation.ended:
-            self._activation.safely(lambda: self._take_outcome(work, started, value, error))
+            self._activation.safely(self._take_outcome, work, started, value, error)
 
     def _take_outcome(
         self, work: Work, started: float, value: Any, error: BaseException | None
@@ -98,8 +99,9 @@ class LocalSteps:
         if op.state is OpState.ENDED:
             self._activation.forget(work)
         elif error is None:
+            assert isinstance(op, CallOp)
             try:
-                data = self._worker.codec.encode(value, op.call.definition.its_result)
+                data = self._worker.codec.encode(value, op.definition.its_result)
             except StepwellError as refused:
                 refused.add_note(f"at path {op.path} of run {self._activation.id!r}")
                 self._failed(work, started, refused, final=True)

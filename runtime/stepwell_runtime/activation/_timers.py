@@ -24,6 +24,11 @@ class Timers:
             self.earliest = due
 
     @property
+    def active(self) -> bool:
+        """Whether there is any time to look at."""
+        return self.earliest is not None or self.deadline is not None or self._timer is not None
+
+    @property
     def next_due(self) -> float | None:
         if self.deadline is None or self.earliest is None:
             return self.earliest if self.deadline is None else self.deadline

@@ -6,7 +6,7 @@ from enum import Enum
 
 from stepwell_queue.contract import OpenOp
 from stepwell_runtime.attempt import Attempt
-from stepwell_runtime.core.branch import Op
+from stepwell_runtime.core.branch import CallOp, Op
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.policy import Policy
 
@@ -48,9 +48,9 @@ class Work:
         self.child_id = ""
         self.policy: Policy | None = None
         if op.kind == "step":
-            definition = op.call.definition
-            assert isinstance(definition, StepDefinition)
-            self.policy = Policy.of_call(definition, op.call.options)
+            assert isinstance(op, CallOp)
+            assert isinstance(op.definition, StepDefinition)
+            self.policy = Policy.of_call(op.definition, op.options)
 
     def open_row(self) -> OpenOp:
         """Return what must be stored of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell_runtime.codec import _enums, _models, _objects, _scalars
+from stepwell_runtime.codec import _enums, _models, _objects, _scalars, _texts
 from stepwell_runtime.codec._codec import Codec
 from stepwell_runtime.codec._exceptions import ErrorInfo
 from stepwell_runtime.codec.errors import DecodingError, PayloadTooLarge, SerializationError
@@ -10,4 +10,4 @@ from stepwell_runtime.codec.errors import DecodingError, PayloadTooLarge, Serial
 __all__ = ["Codec", "DecodingError", "ErrorInfo", "PayloadTooLarge", "SerializationError"]
 
 # Imported for what they register: kinds of values know how they are lowered and raised.
-del _enums, _models, _objects, _scalars
+del _enums, _models, _objects, _scalars, _texts

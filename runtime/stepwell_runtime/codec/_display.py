@@ -156,6 +156,6 @@ _showers: Final[dict[int, _Shower]] = {
     tags.DEFAULTDICT: lambda data: _mapping(_decode(data)[1]),
     tags.OBJECT: _object,
     tags.ENUM: _enum,
-    tags.TEXT: lambda data: _decode(data)[1],
+    tags.TEXT: lambda data: _decode(data)[2],
     tags.ERROR: _error,
 }

@@ -61,6 +61,10 @@ def _raise_object(reader: Reader, data: memoryview) -> Any:
     return reader.plan_for(ref).build(fields, state[0] if state else {}, trusted=reader.trusted)
 
 
+def _raise_error(reader: Reader, data: memoryview) -> Any:
+    raise Unreadable("this is a stored exception, not a value")
+
+
 def _raise_bigint(reader: Reader, data: memoryview) -> Any:
     return int.from_bytes(data, "little", signed=True)
 
@@ -76,4 +80,5 @@ raisers: Final[dict[int, Raiser]] = {
     tags.ENUM: _raise_object,
     tags.BIGINT: _raise_bigint,
     tags.STR: _raise_str,
+    tags.ERROR: _raise_error,
 }

@@ -53,11 +53,21 @@ def _lower_deque(writer: Writer, value: collections.deque[Any], depth: int) -> o
     return writer.ext(tags.DEQUE, [value.maxlen, items])
 
 
+def _refuse_attributes(value: dict[Any, Any]) -> None:
+    if value.__dict__:
+        raise Refused(
+            type_name(type(value)),
+            f"its attributes {sorted(value.__dict__)} would be lost: use a dataclass",
+        )
+
+
 def _lower_counter(writer: Writer, value: collections.Counter[Any], depth: int) -> object:
+    _refuse_attributes(value)
     return writer.ext(tags.COUNTER, writer.pairs(value, depth))
 
 
 def _lower_ordered(writer: Writer, value: collections.OrderedDict[Any, Any], depth: int) -> object:
+    _refuse_attributes(value)
     return writer.ext(tags.ORDEREDDICT, writer.pairs(value, depth, ordered=True))
 
 

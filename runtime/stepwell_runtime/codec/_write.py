@@ -250,21 +250,23 @@ _REMEDIES: Final[tuple[tuple[str, str], ...]] = (
     ("method", "a bound method cannot be stored: pass the object, if it is plain data"),
     ("type", "a class cannot be stored: pass its name"),
     ("module", "a module cannot be stored: pass its name"),
+    ("SecretStr", "a secret would be stored in plain text: pass where to find it"),
+    ("SecretBytes", "a secret would be stored in plain text: pass where to find it"),
 )
-_SILENT_BASES: Final = (str, bytes, int, float, dict, list, tuple, set, frozenset, complex)
 
 
 def _why_not(kind: type) -> str:
     for name, remedy in _REMEDIES:
-        if kind.__name__ == name and kind.__module__ == "builtins":
+        if kind.__name__ == name and kind.__module__ in ("builtins", "pydantic.types"):
             return remedy
     if issubclass(kind, BaseException):
         return "an exception is not a value: raise it, or pass its type name and message"
-    for base in _SILENT_BASES:
-        if issubclass(kind, base):
+    for base in kind.__mro__[1:]:
+        if base in handlers:
+            name = base.__name__
             return (
-                f"a subclass of {base.__name__} would come back as {base.__name__}: convert it "
-                f"with {base.__name__}(value), or use a dataclass"
+                f"a subclass of {name} would come back as {name}: convert it to a plain {name}, "
+                "or use a dataclass"
             )
     return (
         "this type cannot be stored: open files, locks and connections belong inside the step; for "

@@ -42,23 +42,25 @@ class Op:
     def __init__(
         self, path: str, kind: str, name: str, command: Command, branch: Branch, opened_after: int
     ) -> None:
-        self.path, self.kind, self.name, self.command, self.branch = (
-            path,
-            kind,
-            name,
-            command,
-            branch,
-        )
-        self.opened_after = opened_after
+        self.path, self.kind, self.name = path, kind, name
+        self.command, self.branch, self.opened_after = command, branch, opened_after
         self.state = OpState.OPEN
         self.due: float | None = None
         self.args = b""
         self.digest = 0
 
-    @property
-    def call(self) -> CallCommand:
-        assert isinstance(self.command, CallCommand)
-        return self.command
+
+class CallOp(Op):
+    """An operation that executes a decorated function."""
+
+    __slots__ = ("definition", "options")
+
+    def __init__(
+        self, path: str, kind: str, command: CallCommand, branch: Branch, opened_after: int
+    ) -> None:
+        definition = command.definition
+        super().__init__(path, kind, definition.name, command, branch, opened_after)
+        self.definition, self.options = definition, command.options
 
 
 class Branch:

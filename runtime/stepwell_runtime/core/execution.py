@@ -21,6 +21,7 @@ from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.core.branch import (
     Branch,
+    CallOp,
     Group,
     Op,
     OpState,
@@ -40,7 +41,7 @@ from stepwell_runtime.core.commands import (
     WaitCommand,
 )
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
-from stepwell_runtime.definitions import StepDefinition
+from stepwell_runtime.definitions import Definition, StepDefinition
 from stepwell_runtime.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -209,9 +210,12 @@ class Execution:
 
     def _deliver(self, record: Record) -> None:
         self.seq = record.seq + 1
-        self.now = max(self.now, record.at)
+        if record.at > self.now:
+            self.now = record.at
         kind = record.kind
-        if kind == RecordKind.SIGNAL:
+        if record.path:
+            self._deliver_outcome(record)
+        elif kind == RecordKind.SIGNAL:
             self._deliver_signal(record)
         elif kind == RecordKind.CANCEL:
             self._deliver_cancel(record)
@@ -219,11 +223,7 @@ class Execution:
             self._begin_rollback(record)
         elif kind == RecordKind.REOPEN:
             self._rerun_failed_undos(record)
-        elif kind == RecordKind.ROLL_BACK:
-            return
-        elif record.path:
-            self._deliver_outcome(record)
-        else:
+        elif kind != RecordKind.ROLL_BACK:
             self._deliver_detached(record)
 
     def _deliver_outcome(self, record: Record) -> None:
@@ -245,11 +245,12 @@ class Execution:
     def _decoded(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
         kind = record.kind
         if kind == RecordKind.STEP_OK or kind == RecordKind.CHILD_OK:
-            definition = op.call.definition
+            assert isinstance(op, CallOp)
+            definition = op.definition
             value = self.codec.decode(
-                record.value, definition.result_type, where=f"the result of {op.kind} {op.name!r}"
+                record.value, definition.result_type, where=definition.its_result
             )
-            return value, self._register_own_undo(op, value)
+            return value, self._register_own_undo(definition, value)
         if kind == RecordKind.TIMER:
             return self._timer_outcome(op)
         if kind == RecordKind.STARTED:
@@ -277,8 +278,7 @@ class Execution:
             return self.codec.decode(default), None
         return None, SignalTimeout(command.name, command.timeout or 0.0)
 
-    def _register_own_undo(self, op: Op, value: Any) -> BaseException | None:
-        definition = op.call.definition
+    def _register_own_undo(self, definition: Definition, value: Any) -> BaseException | None:
         if (
             not isinstance(definition, StepDefinition)
             or definition.compensate is None
@@ -522,7 +522,7 @@ class Execution:
             kind = "remote" if (command.options.queue or definition.queue) is not None else "step"
         else:
             kind = "start" if isinstance(command, StartCommand) else "child"
-        op = Op(path, kind, definition.name, command, branch, after)
+        op = CallOp(path, kind, command, branch, after)
         try:
             op.args = encode_arguments(self.codec, definition, command.args, command.kwargs)
         except Exception as refused:
@@ -755,7 +755,7 @@ def _finished(coroutine: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _must_finish(op: Op) -> bool:
-    definition = op.call.definition
+    definition = op.definition if isinstance(op, CallOp) else None
     return not (isinstance(definition, StepDefinition) and definition.on_cancel == "interrupt")
 
 
