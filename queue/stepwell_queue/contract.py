@@ -477,6 +477,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
+    """A registered worker, as people see it."""
+
     worker: int
     name: str
     host: str

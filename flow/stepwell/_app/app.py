@@ -120,6 +120,7 @@ class Stepwell(Operations):
 
     @property
     def engine(self) -> Engine:
+        """The runtime behind this app; its interface may change. Raises unless the app is open."""
         engine = self._engine
         if engine is None:
             state = "closed" if self._was_open else "not open"
@@ -138,11 +139,8 @@ class Stepwell(Operations):
 
     @property
     def codec(self) -> Codec:
+        """What encodes the values of this app; its interface may change."""
         return self._codec
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
 
     @property
     def blocking(self) -> BlockingCalls:

@@ -32,6 +32,7 @@ class Operations:
         raise NotImplementedError
 
     async def result_of(self, id: str, result_type: Any, timeout: Seconds | None) -> Any:
+        """Wait for a result; see Run.result."""
         limit = check.span(timeout, "timeout")
         return await self.engine.result(id, result_type, timeout=limit)
 
@@ -88,6 +89,7 @@ class Operations:
         await self.send(id, signal, value)
 
     async def send(self, id: str, signal: Signal[Any] | str, value: object) -> None:
+        """Send a signal; see `signal`."""
         name, wanted = named(signal)
         refuse_unfit(value, wanted, f"signal {name!r}")
         await self.engine.signal(id, name, value)
