@@ -13,7 +13,14 @@ from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
 from stepwell.cli._options import JsonOption, RunArgument, StoreOption, seconds_of
 from stepwell.cli._refusal import FOUND
-from stepwell.cli._shapes import Shape, finding_shape, history_shape, run_shape, worker_shape
+from stepwell.cli._shapes import (
+    RESTING,
+    Shape,
+    finding_shape,
+    history_shape,
+    run_shape,
+    worker_shape,
+)
 from stepwell.cli._story import tell
 from stepwell_queue import contract
 from stepwell_queue.errors import RunNotFound
@@ -87,7 +94,7 @@ def remark(run: RunInfo) -> str:
     if run.ended or run.status in ("held", "stuck"):
         incomplete = "rollback incomplete" if run.rollback == "incomplete" else ""
         return "; ".join(part for part in (incomplete, run.error) if part)
-    parts = [f"waits for {run.waiting}"] if run.waiting and run.status == "parked" else []
+    parts = [f"waits for {run.waiting}"] if run.waiting and run.status in RESTING else []
     if run.status in ("scheduled", "ready") and run.due_at is not None:
         parts.append(f"due {out.when(run.due_at)}")
     if not run.has_code:

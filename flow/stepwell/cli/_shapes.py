@@ -17,6 +17,7 @@ Shape = dict[str, Any]
 _FAILURES = frozenset(
     (RecordKind.STEP_FAILED, RecordKind.STEP_CUT, RecordKind.CHILD_FAILED, RecordKind.FAILURE)
 )
+RESTING = ("parked", "rolling_back")  # statuses in which `waiting` says something
 _arguments = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
 
 
@@ -99,6 +100,8 @@ def record_shape(record: contract.Record, codec: Codec, voided: bool) -> Shape:
     value: object = None
     if record.kind == RecordKind.REOPEN:
         value = voided_by(record)
+    elif record.kind == RecordKind.STARTED:
+        value = record.value.decode()  # the child's id
     elif record.value and not failed:
         value = codec.to_json(record.value)
     return {

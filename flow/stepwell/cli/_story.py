@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stepwell.cli import _print as out
-from stepwell.cli._shapes import Shape
+from stepwell.cli._shapes import RESTING, Shape
 
 _WORDS = {
     "wait": "signal",
@@ -40,7 +40,7 @@ def facts(run: Shape, full: bool) -> Table:
         (run["kind"], f"{run['name']} v{run['version']}"),
         ("id", run["id"]),
         ("status", standing(run)),
-        ("waits for", run["waiting"] if run["status"] == "parked" else ""),
+        ("waits for", run["waiting"] if run["status"] in RESTING else ""),
         ("reason" if run["status"] == "cancelled" else "error", run["error"] or ""),
         ("result", out.compact(run["result"], longest) if run["status"] == "completed" else ""),
         ("arguments", arguments(run["arguments"], longest)),
