@@ -233,4 +233,6 @@ def history_of(found: contract.History, codec: Codec) -> History:
 def voided_by(record: Record) -> list[int]:
     import msgspec
 
+    if not record.value:  # the resume of a rollback sets nothing aside
+        return []
     return msgspec.msgpack.decode(record.value, type=list[int])
