@@ -155,7 +155,9 @@ def counts(books: Books, ids: Sequence[str]) -> tuple[str, str, str]:
 
 
 def verdicts(found: Sequence[Check]) -> Table:
-    table = Table("", "claim", "broken by")
+    table = Table("")
+    table.add_column("claim", no_wrap=True)
+    table.add_column("broken by", overflow="fold")
     for check in found:
         mark = "[red]no[/]" if check.broken_by else "[green]yes[/]"
         table.add_row(mark, check.claim, "\n".join(check.broken_by[:5]))
