@@ -163,6 +163,8 @@ class _InContext:
                 waits_for = run(next, steps) if caught is None else run(steps.throw, caught)
             except StopIteration as stop:
                 return stop.value
+            finally:
+                caught = None  # its traceback may hold this frame
 
 
 def _nobody(value: Any, error: BaseException | None) -> None:

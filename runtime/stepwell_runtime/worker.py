@@ -267,7 +267,7 @@ class Worker:
         activation = self._live.pop(claimed.run, None)
         self._live_fences.pop(claimed.run, None)
         if claimed.live and activation is None:
-            # Its coroutine was evicted while the claim was on its way, and its journal was left out.
+            # Its coroutine was evicted while the claim was on its way, and its journal left out.
             self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
             return
         if activation is not None and claimed.live:

@@ -270,11 +270,14 @@ class Activation:
             self._give_up(Reschedule(self.run, self.fence, None))
 
     def discard(self) -> None:
-        """Close the coroutines."""
-        if self.execution is not None:
-            self.execution.close()
-            self.worker.bury(self.execution.zombies, self.id)
+        """Close the coroutines, and drop what holds this activation in turn."""
+        self.ended = True
+        execution, self.execution = self.execution, None
+        if execution is not None:
+            execution.close()
+            self.worker.bury(execution.zombies, self.id)
         self.works.clear()
+        del self.journal, self.timers, self.steps, self.children
 
     @property
     def running_names(self) -> list[str]:
@@ -450,6 +453,7 @@ class Activation:
             self._finish(execution, Status.CANCELLED, execution.cancel_reason, rollback)
         else:
             self._finish(execution, Status.FAILED, codec.encode_error(error, where), rollback)
+        error.__traceback__ = None  # frames of the workflow, kept alive for nobody
 
     def _finish(
         self, execution: Execution, status: Status, value: bytes, rollback: Rollback

@@ -106,6 +106,11 @@ class Branch:
         self._chance: random.Random | None = None
         self._uuids: random.Random | None = None
 
+    def unlink(self) -> None:
+        """Drop what holds this branch in turn, so that it goes without the garbage collector."""
+        del self.execution, self.coroutine, self.context
+        self.group = self.waiting = None
+
     def next_path(self) -> str:
         path = f"{self.prefix}{self.position}"
         self.position += 1

@@ -99,7 +99,7 @@ class Execution:
         self.facts, self.seed, self.now, self.codec = facts, seed, now, codec
         self.replaying = False
         self.closing = False
-        self.violation: NotDurable | None = None
+        self._violations: list[NotDurable] = []
         self.stuck: Exception | None = None
         self.outcome: Outcome | None = None
         self.rolling_back = False
@@ -126,7 +126,7 @@ class Execution:
         self._swallowed = 0
         self._refused = 0
         self._generators: list[AsyncGenerator[Any, Any]] = []
-        self._guard = GuardLoop(self)
+        self._guard = GuardLoop(self._violations)
         self._context = context
         self._main = self._branch("", main(), context, None, 0, exempt=False)
 
@@ -457,14 +457,17 @@ class Execution:
         except BaseException as caught:  # noqa: BLE001 - whatever user code raises is its outcome
             failure = caught
         error = None
-        if self.violation is not None:
-            self.stuck = self.violation
+        if self._violations:
+            self.stuck = self._violations[0]
         elif command is not None:
             self._ask(branch, command)
         elif failure is None and not _finished(coroutine):
             self.stuck = foreign_await(command)
         else:
             self._branch_ended(branch, result, failure)
+        failure = (
+            None  # its traceback holds this frame: a cycle, which only the collector would end
+        )
 
     def _ask(self, branch: Branch, command: Any) -> None:
         if not isinstance(command, Command):
@@ -605,6 +608,7 @@ class Execution:
             self._undo_ended(branch, error)
         if self.outcome is None and self._main_outcome is not None and not self._live:
             self.outcome = self._main_outcome
+        branch.unlink()
 
     def _undo_ended(self, branch: Branch, error: BaseException | None) -> None:
         self.undos[branch.index].error = error
@@ -725,9 +729,12 @@ class Execution:
         finally:
             _set_running_loop(loop)
             sys.set_asyncgen_hooks(*hooks)
+        for branch in self._live:
+            branch.unlink()
         self._live.clear()
         self._generators.clear()
         self._failures.clear()
+        self._ready.clear()
 
 
 def _close(context: Context, coroutine: Coroutine[Any, Any, Any], zombies: list[object]) -> None:

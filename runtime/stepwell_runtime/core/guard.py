@@ -5,7 +5,7 @@ Whatever needs a real one is refused at the user's line.
 
 from __future__ import annotations
 
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from stepwell_runtime.errors import NotDurable
 
@@ -25,19 +25,13 @@ _REMEDY = {
 _OTHER = "do it inside a @step"
 
 
-class Violations(Protocol):
-    """Where a refusal is noted, so that no `except` of user code can hide it."""
-
-    violation: NotDurable | None
-
-
 class GuardLoop:
     """Stands in for the running loop while workflow code runs; it has no working part."""
 
     __slots__ = ("_violations",)
 
-    def __init__(self, violations: Violations) -> None:
-        self._violations = violations
+    def __init__(self, violations: list[NotDurable]) -> None:
+        self._violations = violations  # noted, so that no `except` of user code can hide them
 
     def __getattr__(self, name: str) -> NoReturn:
         self._refuse(f"loop.{name}", _REMEDY.get(name, _OTHER))
@@ -50,7 +44,7 @@ class GuardLoop:
         error = NotDurable(
             f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}"
         )
-        self._violations.violation = error
+        self._violations.append(error)
         raise error
 
 
