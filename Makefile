@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -Im pytest
 .PHONY: demo test check format soak bench clean
 
 demo: $(VENV)/.installed-run
-	$(BIN)/python -m examples.checkout.demo
+	$(BIN)/python -m examples.checkout.demo $(ARGS)
 
 test: check
 	$(PYTEST)
