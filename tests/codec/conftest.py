@@ -23,7 +23,7 @@ def codec() -> Codec:
 @pytest.fixture
 def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
     """`deploy(name, source)` puts a module in place of the former one; source None removes it."""
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     names: set[str] = set()
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Colour(enum.Enum):
     RED = "red"
     BLUE = ("b", 2)
-    CRIMSON = "red"
+    CRIMSON = "red"  # noqa: PIE796 - an alias is what is tested
 
 
 class Level(enum.IntEnum):
@@ -71,8 +71,8 @@ class Frozen:
 class Order:
     id: int
     _: KW_ONLY
-    items: list[Item] = field(default_factory=list)
-    by_name: dict[str, Any] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list[Item])
+    by_name: dict[str, Any] = field(default_factory=dict[str, Any])
     level: Level = Level.LOW
 
 
@@ -147,7 +147,8 @@ class Outer:
         GOOD = 1
 
 
-Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024 - a plain named tuple is what is tested
+# Untyped is what is tested.
+Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 
 
 class Row(NamedTuple):
@@ -178,6 +179,16 @@ class CountingStruct(msgspec.Struct):
 
     def __post_init__(self) -> None:
         self.n += 1
+
+
+class AppendingStruct(msgspec.Struct):
+    """Changes a value in place after building."""
+
+    names: list[str]
+    note: str = "n"
+
+    def __post_init__(self) -> None:
+        self.names.append("more")
 
 
 class DictStruct(msgspec.Struct, dict=True):
@@ -239,7 +250,33 @@ class IntModel(GenericModel[int]):
 @pydantic.dataclasses.dataclass
 class Checked:
     a: int
-    b: list[int] = dataclasses.field(default_factory=list)
+    b: list[int] = dataclasses.field(default_factory=list[int])
+
+
+class EmptyModel(pydantic.BaseModel):
+    pass
+
+
+class EmptyStruct(msgspec.Struct):
+    pass
+
+
+@dataclass(slots=True)
+class EmptySlots:
+    pass
+
+
+@dataclass
+class Empty:
+    pass
+
+
+class EmptyRow(NamedTuple):
+    pass
+
+
+class Child(Slotted):
+    """No dataclass by itself, with attributes beside the slots."""
 
 
 # Kinds that are refused.

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 import pydantic
 
+from stepwell_runtime.codec._refs import type_of
+
 _NOT_DATA = frozenset({"lazy", "__orig_class__"})
 
 
@@ -22,6 +24,7 @@ def anatomy(value: Any) -> Any:
 
 
 def _inside(value: Any) -> Any:
+    kind = type_of(value)
     if isinstance(value, enum.Enum):
         return value.name, id(value) if value.name in type(value).__members__ else value.value
     if isinstance(value, float):
@@ -34,16 +37,16 @@ def _inside(value: Any) -> Any:
         return value.replace(tzinfo=None).isoformat(), value.fold, _zone(value.tzinfo)
     if isinstance(value, dt.tzinfo):
         return _zone(value)
-    if isinstance(value, dict):
+    if issubclass(kind, dict):
         factory = getattr(value, "default_factory", None)
         return factory, [(anatomy(key), anatomy(item)) for key, item in value.items()]
-    if isinstance(value, set | frozenset):
+    if issubclass(kind, set | frozenset):
         return sorted(repr(anatomy(item)) for item in value)
     if isinstance(value, pydantic.BaseModel):
         return _model(value)
     if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
         return _fields(value), _attributes(value)
-    if isinstance(value, list | tuple | collections.deque):
+    if issubclass(kind, list | tuple | collections.deque):
         maxlen = getattr(value, "maxlen", None)
         return maxlen, [anatomy(item) for item in value], _attributes(value)
     return repr(value), value

@@ -53,7 +53,7 @@ HASHABLE: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, inner),
         st.frozensets(inner, max_size=3),
-        st.builds(lambda n: FrozenStruct(some_name=n), st.integers()),
+        st.builds(FrozenStruct, some_name=st.integers()),
     ),
     max_leaves=4,
 )
@@ -75,7 +75,7 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(Box, inner),
         st.builds(Struct, st.integers(), inner),
         st.builds(Row, st.integers(), st.text()),
-        st.builds(lambda a, b: Model(a=a, anything=b), st.integers(), inner),
+        st.builds(Model, a=st.integers(), anything=inner),
     )
 
 

@@ -52,6 +52,18 @@ class TestInstances:
     def test_a_struct_is_as_it_was_whatever_its_post_init_does(self, codec: Codec) -> None:
         assert again(codec, CountingStruct(1)).n == 2
 
+    def test_the_defaults_of_a_struct_with_post_init_are_made_afresh(
+        self, codec: Codec, deploy: Deploy
+    ) -> None:
+        source = (
+            "class M(msgspec.Struct):\n    a: int\n{}    def __post_init__(self): self.a += 1\n"
+        )
+        data = codec.encode([deploy("app", source.format("")).M(1)] * 2, "here")
+        deploy("app", source.format("    b: list[int] = msgspec.field(default_factory=list)\n"))
+        first, second = codec.decode(data)
+        assert (first.a, first.b) == (2, [])
+        assert first.b is not second.b
+
     def test_a_model_knows_which_fields_were_set(self, codec: Codec) -> None:
         assert again(codec, Model(a=1)).model_dump(exclude_unset=True) == {"a": 1}
         assert again(codec, Model(a=1, items=[])).model_fields_set == {"a", "items"}

@@ -10,7 +10,18 @@ from uuid import UUID
 import pytest
 
 from stepwell_runtime.codec import Codec, SerializationError
-from tests.codec.kinds import Colour, FrozenStruct, Item, Model, Order, Point, Row, Settings, Struct
+from tests.codec.kinds import (
+    Colour,
+    FrozenStruct,
+    Item,
+    Level,
+    Model,
+    Order,
+    Point,
+    Row,
+    Settings,
+    Struct,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +38,8 @@ from tests.codec.kinds import Colour, FrozenStruct, Item, Model, Order, Point, R
         (
             {"id": 1, "level": 2, "items": [{"name": "a"}]},
             Order,
-            Order(1, level=2, items=[Item("a")]),
-        ),  # type: ignore[arg-type]  # an IntEnum equals its value
+            Order(1, level=Level.HIGH, items=[Item("a")]),
+        ),
         ({"a": 1, "items": [{"name": "x"}]}, Model, Model(a=1, items=[Item("x")])),
         ("red", Colour, Colour.RED),
         ("2026-01-02", dt.date, dt.date(2026, 1, 2)),

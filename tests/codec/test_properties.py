@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,7 +19,11 @@ from tests.codec.strategies import VALUES
 from tests.codec.zoo import ZOO
 
 codec = Codec()
-relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=200)
+relaxed = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=200,
+)
 
 
 @relaxed
@@ -44,18 +49,12 @@ def test_the_digest_does_not_see_the_order(value: dict[str, int], random: Any) -
 
 def harmless(data: bytes) -> None:
     for trusted in (True, False):
-        try:
+        with suppress(DecodingError):
             codec.decode(data, list[Item] | Model, trusted=trusted)
-        except DecodingError:
-            pass
-    try:
+    with suppress(DecodingError):
         codec.decode_error(data)
-    except DecodingError:
-        pass
-    try:
+    with suppress(DecodingError):
         codec.error_info(data)
-    except DecodingError:
-        pass
     codec.to_json(data)
 
 

@@ -1,8 +1,10 @@
 """Values that must come back as they went in."""
 
+# ruff: noqa: DTZ001, DTZ901 - naive times are values like others
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import math
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -13,13 +15,16 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+import pydantic
 
 from tests.codec.kinds import (
     Access,
     AliasModel,
+    AppendingStruct,
     Bits,
     Box,
     Checked,
+    Child,
     Colour,
     Computed,
     CountingModel,
@@ -27,6 +32,11 @@ from tests.codec.kinds import (
     Derived,
     Described,
     DictStruct,
+    Empty,
+    EmptyModel,
+    EmptyRow,
+    EmptySlots,
+    EmptyStruct,
     FatRow,
     Frozen,
     FrozenModel,
@@ -64,7 +74,7 @@ def _computed() -> Computed:
 def _slotted() -> Slotted:
     value = Slotted(1)
     value.hide(7)
-    value.extra = [2]
+    value.extra = [2]  # type: ignore[attr-defined]  # a slot of its base
     return value
 
 
@@ -77,6 +87,12 @@ def _fat_row() -> FatRow:
 def _private() -> PrivateModel:
     value = PrivateModel(a=1)
     value._secret = 5
+    return value
+
+
+def _child() -> Child:
+    value = Child(1)
+    value.note = "n"  # type: ignore[attr-defined]  # what users do
     return value
 
 
@@ -170,6 +186,16 @@ DATES: list[Any] = [
     ROME,
 ]
 
+TEXTS: list[Any] = [
+    ipaddress.ip_address("127.0.0.1"),
+    ipaddress.ip_address("fe80::1%eth0"),
+    ipaddress.ip_network("10.0.0.0/8"),
+    ipaddress.ip_interface("::1/64"),
+    pydantic.HttpUrl("https://user@example.org:8080/a?b=c#d"),
+    pydantic.AnyUrl("x://y"),
+    pydantic.PostgresDsn("postgresql://u:p@h1:1,h2:2/db"),
+]
+
 PATHS: list[Any] = [
     Path("a/b.txt"),
     Path("/"),
@@ -206,6 +232,7 @@ CONTAINERS: list[Any] = [
     deque(maxlen=0),
     Counter("abracadabra"),
     Counter({(1, 2): -3}),
+    Counter[str]("a"),
     defaultdict(list, {"a": [1]}),
     defaultdict(None, {1: 2}),
     defaultdict(int),
@@ -241,7 +268,7 @@ OBJECTS: list[Any] = [
     Order(1, items=[Item("a", 1.0)], by_name={"x": Item("b")}, level=Level.HIGH),
     Derived(1, note="n"),
     _computed(),
-    Described("abc"),  # type: ignore[arg-type]  # the descriptor takes a str
+    Described("abc"),
     Box(1),
     Box[int](1),
     Box((Point(1), Colour.RED)),
@@ -257,6 +284,13 @@ OBJECTS: list[Any] = [
     CountingStruct(1),
     _dict_struct(),
     Struct(1, b=msgspec.UNSET),
+    AppendingStruct(["a"]),
+    Empty(),
+    EmptySlots(),
+    EmptyStruct(),
+    EmptyModel(),
+    EmptyRow(),
+    _child(),
     Model(a=1),
     Model(a=1, items=[Item("x", 1.5)], colour=Colour.BLUE, anything=(1, {2})),
     Model.model_construct(a="not an int"),
@@ -276,4 +310,4 @@ OBJECTS: list[Any] = [
     [Model(a=1, anything=Order(2, by_name={"m": Model(a=3, anything=Colour.BLUE)}))],
 ]
 
-ZOO: list[Any] = [*PLAIN, *DATES, *PATHS, *CONTAINERS, *ENUMS, *OBJECTS]
+ZOO: list[Any] = [*PLAIN, *DATES, *TEXTS, *PATHS, *CONTAINERS, *ENUMS, *OBJECTS]

@@ -54,7 +54,7 @@ def _lower_deque(writer: Writer, value: collections.deque[Any], depth: int) -> o
 
 
 def _refuse_attributes(value: dict[Any, Any]) -> None:
-    if value.__dict__:
+    if value.__dict__.keys() - {"__orig_class__"}:  # which Counter[str]() sets
         raise Refused(
             type_name(type(value)),
             f"its attributes {sorted(value.__dict__)} would be lost: use a dataclass",
