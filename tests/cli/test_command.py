@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +21,7 @@ ORDER = '[{"id": "o-9", "total": "12.30", "due": "2031-05-06"}]'
 
 
 @contextmanager
-def serving(store: Path, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+def serving(store: Path, *options: str, **env: str) -> Generator[subprocess.Popen[str], None, None]:
     """Run a worker process; kill it if the test has not ended it."""
     with subprocess.Popen(
         [STEPWELL, "worker", SHOP, "--store", store, *options],
@@ -92,7 +92,9 @@ def test_a_running_run_shows_which_worker_holds_it(tmp_path: Path) -> None:
     begun = shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--store", store).json
     with serving(store, "--grace", "0", "--name", "granny") as worker:
         # There is no event for "begun" between processes: its status is asked for.
-        while not (running := shell("runs", "--status", "running", "--store", store, "--json").json):
+        while not (
+            running := shell("runs", "--status", "running", "--store", store, "--json").json
+        ):
             assert worker.poll() is None
         assert [run["id"] for run in running] == [begun["id"]]
         shown = shell("show", begun["id"], "--store", store, "--json").json
@@ -178,7 +180,7 @@ def test_start_finds_the_same_run_again_and_refuses_another(tmp_path: Path) -> N
 
     code, first, _ = begin(ORDER)
     assert (code, json.loads(first)) == (0, {"id": "o-9", "created": True})
-    code, again, _ = begin('{"order": {"due": "2031-05-06", "id": "o-9", "total": 12.30}}')
+    code, again, _ = begin('{"order": {"due": "2031-05-06", "id": "o-9", "total": "12.30"}}')
     assert (code, json.loads(again)) == (0, {"id": "o-9", "created": False})
     code, other, refusal = begin(ORDER.replace("12.30", "12.31"))
     assert (code, other) == (1, "")

@@ -113,7 +113,8 @@ def said(one: Shape, longest: int | None) -> str:
     if one["failure"] is not None:
         return out.one_line(failure_line(one["failure"]), longest)
     if one["kind"] == "reopen":
-        return f"sets aside {', '.join(map(str, one['value']))}"
+        aside = f", sets aside {', '.join(map(str, one['value']))}" if one["value"] else ""
+        return str(one["name"]).replace("_", " ") + aside
     if one["value"] is None and not (one["kind"] in ("step", "child") and one["outcome"] == "ok"):
         return ""
     return out.compact(one["value"], longest)
