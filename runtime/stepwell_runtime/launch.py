@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
 _NO_KEYWORDS: dict[str, bytes] = {}
 
+Arguments = tuple[list[bytes], dict[str, bytes]]
+
 
 def checked_id(id: object) -> str:
     """Return a run id given by the user; raise ValueError when it cannot be one."""
@@ -44,24 +47,40 @@ def checked_id(id: object) -> str:
 def encode_arguments(
     codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bytes:
+    """Return the arguments as they are stored: each value encoded on its own."""
+    return pack_arguments(encode_each(codec, definition, args, kwargs))
+
+
+def encode_each(
+    codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Arguments:
+    """Return each argument encoded. Raises SerializationError."""
     encode = codec.encode
     where = definition.its_arguments
-    named = (
-        {name: encode(value, where) for name, value in kwargs.items()} if kwargs else _NO_KEYWORDS
-    )
-    return _encoder.encode(([encode(value, where) for value in args], named))
+    positional = [encode(args[0], where)] if len(args) == 1 else [encode(a, where) for a in args]
+    if not kwargs:
+        return positional, _NO_KEYWORDS
+    return positional, {name: encode(value, where) for name, value in kwargs.items()}
 
 
-def decode_arguments(
-    codec: Codec, definition: Definition, data: bytes, *, trusted: bool
+def pack_arguments(arguments: Arguments) -> bytes:
+    return _encoder.encode(arguments)
+
+
+def decode_each(
+    codec: Codec, definition: Definition, arguments: Arguments, *, trusted: bool
 ) -> tuple[list[Any], dict[str, Any]]:
-    positional, named = _decoder.decode(data)
+    """Return fresh values of encoded arguments. Raises DecodingError."""
+    positional, named = arguments
     decode, where, types = codec.decode, definition.its_arguments, definition.positional_types
-    last = len(types) - 1
-    args = [
-        decode(one, types[min(index, last)] if types else Any, trusted=trusted, where=where)
-        for index, one in enumerate(positional)
-    ]
+    if len(positional) == 1 and types:
+        args = [decode(positional[0], types[0], trusted=trusted, where=where)]
+    else:
+        last = len(types) - 1
+        args = [
+            decode(one, types[min(index, last)] if types else Any, trusted=trusted, where=where)
+            for index, one in enumerate(positional)
+        ]
     if not named:
         return args, {}
     by_name = definition.parameter_types
@@ -69,6 +88,24 @@ def decode_arguments(
         name: decode(one, by_name.get(name, Any), trusted=trusted, where=where)
         for name, one in named.items()
     }
+
+
+def decode_arguments(
+    codec: Codec, definition: Definition, data: bytes, *, trusted: bool
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the values of stored arguments. Raises DecodingError."""
+    return decode_each(codec, definition, _decoder.decode(data), trusted=trusted)
+
+
+def digest_of(arguments: Arguments) -> int:
+    """Return a number that tells other arguments apart, well enough for a hint in the log."""
+    positional, named = arguments
+    digest = 0
+    for one in positional:
+        digest = zlib.crc32(one, digest)
+    for name, one in named.items():
+        digest = zlib.crc32(one, zlib.crc32(name.encode("utf-8", "surrogatepass"), digest))
+    return digest
 
 
 def derived_nonce(seed: str, path: str) -> int:

@@ -240,6 +240,9 @@ class Activation:
             if record.path:
                 self.works.pop(record.path, None)
             execution.deliver(record)
+            if execution.stuck is None:
+                # Each delivery has its effects before the next, as it has after a crash.
+                self._follow(execution)
 
     def refused(self, error: Exception) -> None:
         if self.ended:
@@ -313,19 +316,23 @@ class Activation:
             if not self.journal.in_flight and not self._concluding:
                 self._settle(Status.STUCK, execution.stuck)
             return
+        self._follow(execution)
+        if not self._concluding:
+            self._go_on(execution)
+
+    def _follow(self, execution: Execution) -> None:
+        """End what the code no longer waits for, and begin what it has asked for."""
         if execution.withdrawn:
             self._withdraw(execution)
         if execution.opened:
             for op in execution.take_opened():
                 work = self.works[op.path] = Work(op)
                 self._begin(work)
-        if not self._concluding:
-            self._go_on(execution)
 
     def _go_on(self, execution: Execution) -> None:
         if self.timers.active:
             self._fire_due(execution)
-        if self.children.has_some:
+        if self.children.gathered:
             self.children.submit()
         if self.steps.running or self.steps.queued or self.journal.in_flight:
             if self.journal.has_changes:

@@ -8,7 +8,7 @@ from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.core.branch import CallOp, OpState
-from stepwell_runtime.launch import derived_nonce
+from stepwell_runtime.launch import derived_nonce, pack_arguments
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 class Children:
     """Starts and cancels the children of one run."""
 
-    __slots__ = ("_activation", "_gathered")
+    __slots__ = ("_activation", "gathered")
 
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
-        self._gathered: list[tuple[Work, NewRun]] = []
-
-    @property
-    def has_some(self) -> bool:
-        return bool(self._gathered)
+        self.gathered: list[tuple[Work, NewRun]] = []
 
     def begin(self, work: Work) -> None:
         """Gather a child that the code has asked for, or take up one that exists already."""
@@ -34,8 +30,9 @@ class Children:
             if op.state is OpState.SETTLING:
                 self._activation.journal.cancel_child(work.child_id)
             return
-        if op.state is OpState.SETTLING:
+        if op.state is OpState.SETTLING and op.kind != "start":
             # Never stored, so never started: nothing to cancel, nothing to wait for.
+            # A detached child may exist without a row; cancel does not reach it, so it is started.
             self._append(work, RecordKind.CHILD_CANCELLED, b"")
             return
         assert isinstance(op, CallOp)
@@ -43,7 +40,7 @@ class Children:
         work.child_id = row.id
         if op.kind != "start":
             self._activation.open_row(work)
-        self._gathered.append((work, row))
+        self.gathered.append((work, row))
 
     def withdraw(self, work: Work) -> None:
         if work.child_id and work.op.kind != "start":
@@ -56,11 +53,15 @@ class Children:
         worker = activation.worker
         id = op.options.id or f"{activation.id}/{op.path}"
         return worker.launcher.child(
-            op.definition, op.args, op.options, id, derived_nonce(activation.seed, op.path)
+            op.definition,
+            pack_arguments(op.args),
+            op.options,
+            id,
+            derived_nonce(activation.seed, op.path),
         )
 
     def submit(self) -> None:
-        gathered, self._gathered = self._gathered, []
+        gathered, self.gathered = self.gathered, []
         rows = [("" if work.op.kind == "start" else work.op.path, row) for work, row in gathered]
 
         def answered(answer: Exception | None) -> None:
@@ -71,7 +72,7 @@ class Children:
 
     def _answered(self, gathered: list[tuple[Work, NewRun]], answer: Exception | None) -> None:
         if isinstance(answer, IdConflict):
-            self._gathered = [one for one in gathered if one[1].id != answer.id] + self._gathered
+            self.gathered = [one for one in gathered if one[1].id != answer.id] + self.gathered
             self._refuse([work for work, row in gathered if row.id == answer.id], answer)
         elif answer is not None:
             self._activation.refused(answer)

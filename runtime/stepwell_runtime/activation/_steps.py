@@ -12,7 +12,7 @@ from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.core.branch import CallOp, OpState
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
-from stepwell_runtime.launch import decode_arguments
+from stepwell_runtime.launch import decode_each
 from stepwell_runtime.scope import StepScope
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LocalSteps:
         assert policy is not None
         assert isinstance(op, CallOp)
         definition = op.definition
-        args, kwargs = decode_arguments(worker.codec, definition, op.args, trusted=True)
+        args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
         scope = StepScope(
             activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
         )
@@ -168,6 +168,7 @@ class LocalSteps:
     ) -> None:
         op, journal = work.op, self._activation.journal
         work.stage = Stage.RECORDED
+        assert isinstance(op, CallOp)
         attempt = work.failures + 1 if attempt is None else attempt
         record = journal.step_record(kind, op.path, op.name, value, attempt, started, op.digest)
         journal.append((record,), closed=(op.path,) if work.row else ())

@@ -161,7 +161,9 @@ class _Allowed:
         cls = self._known.get(plain_ref(ref))
         if cls is None:
             raise MissingClass(
-                "data from outside may only name classes of the annotation, or registered ones", ref
+                "data from a client may name only classes that the annotation reaches: annotate "
+                "the parameter, or give the wait the type of its signal",
+                ref,
             )
         return plan_or_unreadable(cls, ref)
 

@@ -43,12 +43,12 @@ class ModelPlan(Plan):
         return fields, state
 
     def check_state(self, state: State) -> State:
-        # Without its mark the stored data is validated: an own mark would let anything through.
-        return {key: value for key, value in state.items() if key == "extra"}
+        return {**state, "outside": True}
 
     def put_together(self, fields: dict[str, Any], state: State) -> Any:
-        if state.get("schema") != self._schema or not self._names.issuperset(fields):
-            return self._validate(fields, state)
+        same = state.get("schema") == self._schema and self._names.issuperset(fields)
+        if not same or "outside" in state:
+            return self._validate(fields, state, by_alias=not same)
         model = self._model.__new__(self._model)
         _set(model, "__dict__", fields)
         fields_set = state.get("set")
@@ -64,18 +64,20 @@ class ModelPlan(Plan):
     def _no_private(self) -> dict[str, Any] | None:
         return {} if self._model.__private_attributes__ else None
 
-    def _validate(self, fields: dict[str, Any], state: State) -> Any:
+    def _validate(self, fields: dict[str, Any], state: State, *, by_alias: bool) -> Any:
         from pydantic import ValidationError
 
         data = fields.get("root") if self._is_root else {**state.get("extra", {}), **fields}
         try:
-            model = self._model.model_validate(data, by_alias=True, by_name=True)
+            model = self._model.model_validate(data, by_alias=by_alias, by_name=True)
         except ValidationError as error:
             raise Unreadable(
                 f"the stored data does not fit the class as it is now: {error}; give new fields a "
                 "default or an alias, or add a classmethod __stepwell_migrate__(cls, data)",
                 self.ref,
             ) from error
+        if "set" in state:
+            model.__pydantic_fields_set__.intersection_update(state["set"])
         for name, item in state.get("private", {}).items():
             if name in self._model.__private_attributes__:
                 setattr(model, name, item)

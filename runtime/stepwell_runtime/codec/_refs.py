@@ -79,15 +79,15 @@ def find(ref: str) -> type:
         module = _load(module_name)
     except Exception as error:  # an import runs arbitrary code and may raise anything
         raise MissingClass(
-            f"cannot import its module ({type(error).__name__}: {error}); restore it, or register "
-            "the class under its former name",
+            f"cannot import its module ({type(error).__name__}: {error}); restore the module, and "
+            "in it the name: an alias of the class is enough",
             ref,
         ) from error
     found = _walk(module, qualname)
     if not isinstance(found, type):
         raise MissingClass(
-            f"module {module.__name__!r} has no class {qualname!r}; restore it, or register the "
-            "class under its former name",
+            f"module {module.__name__!r} has no class {qualname!r}; restore the name: an alias of "
+            "the class is enough",
             ref,
         )
     return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
 from stepwell_runtime.errors import Cancelled
+from stepwell_runtime.launch import Arguments
 from stepwell_runtime.scope import RunFacts, UndoEntry
 
 if TYPE_CHECKING:
@@ -27,10 +28,8 @@ class Op:
     """One operation that a branch waits for."""
 
     __slots__ = (
-        "args",
         "branch",
         "command",
-        "digest",
         "due",
         "kind",
         "name",
@@ -46,14 +45,12 @@ class Op:
         self.command, self.branch, self.opened_after = command, branch, opened_after
         self.state = OpState.OPEN
         self.due: float | None = None
-        self.args = b""
-        self.digest = 0
 
 
 class CallOp(Op):
     """An operation that executes a decorated function."""
 
-    __slots__ = ("definition", "options")
+    __slots__ = ("args", "definition", "digest", "options")
 
     def __init__(
         self, path: str, kind: str, command: CallCommand, branch: Branch, opened_after: int
@@ -61,6 +58,8 @@ class CallOp(Op):
         definition = command.definition
         super().__init__(path, kind, definition.name, command, branch, opened_after)
         self.definition, self.options = definition, command.options
+        self.args: Arguments
+        self.digest: int
 
 
 class Branch:
@@ -155,7 +154,7 @@ class Undo:
 
     __slots__ = ("args", "call", "discarded", "error", "index")
 
-    def __init__(self, index: int, call: CallCommand, args: bytes) -> None:
+    def __init__(self, index: int, call: CallCommand, args: Arguments) -> None:
         self.index, self.call, self.args = index, call, args
         self.discarded = False
         self.error: BaseException | None = None

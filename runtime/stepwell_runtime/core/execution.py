@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
@@ -41,6 +40,7 @@ from stepwell_runtime.core.commands import (
     WaitCommand,
 )
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
+from stepwell_runtime.core.inbound import DetachedChildren, Signals
 from stepwell_runtime.definitions import Definition, StepDefinition
 from stepwell_runtime.errors import (
     Cancelled,
@@ -52,7 +52,7 @@ from stepwell_runtime.errors import (
     SignalTimeout,
     StepFailed,
 )
-from stepwell_runtime.launch import decode_arguments, encode_arguments
+from stepwell_runtime.launch import decode_each, digest_of, encode_each
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_SWALLOWED = 100
@@ -86,6 +86,43 @@ class Outcome(msgspec.Struct):
 class Execution:
     """One run's code, standing wherever its journal has brought it."""
 
+    __slots__ = (
+        "_cancel_name",
+        "_cancel_reason",
+        "_context",
+        "_detached",
+        "_ended",
+        "_failures",
+        "_generators",
+        "_guard",
+        "_live",
+        "_main",
+        "_main_outcome",
+        "_pending_undos",
+        "_ready",
+        "_refused",
+        "_signals",
+        "_swallowed",
+        "_violations",
+        "closing",
+        "codec",
+        "delivered",
+        "facts",
+        "now",
+        "opened",
+        "ops",
+        "outcome",
+        "replaying",
+        "rolled_back",
+        "rolling_back",
+        "seed",
+        "seq",
+        "stuck",
+        "undos",
+        "withdrawn",
+        "zombies",
+    )
+
     def __init__(
         self,
         main: Callable[[], Coroutine[Any, Any, Any]],
@@ -114,11 +151,9 @@ class Execution:
         self._ended: set[str] = set()
         self._ready: deque[tuple[Branch, Any, BaseException | None]] = deque()
         self._live: dict[Branch, None] = {}
-        self._mail: dict[str, deque[bytes]] = {}
-        self._waits: dict[str, deque[Op]] = {}
-        self._joins: dict[str, list[Op]] = {}
-        self._detached: dict[str, Record | None] = {}
-        self._failures: deque[tuple[int, BaseException]] = deque(maxlen=FAILURES_KEPT)
+        self._signals: Signals | None = None
+        self._detached: DetachedChildren | None = None
+        self._failures: deque[tuple[int, BaseException]] | None = None
         self._cancel_name: str | None = None
         self._cancel_reason = b""
         self._main_outcome: Outcome | None = None
@@ -182,7 +217,7 @@ class Execution:
 
     @property
     def unread_signals(self) -> int:
-        return sum(map(len, self._mail.values()))
+        return 0 if self._signals is None else self._signals.unread
 
     def waits_for(self) -> list[Op]:
         return list(self.ops.values())
@@ -196,7 +231,7 @@ class Execution:
         if outcome is None or outcome.error is None:
             return []
         chain = _causes(outcome.error)
-        guilty = [seq for seq, error in self._failures if id(error) in chain]
+        guilty = [seq for seq, error in self._failures or () if id(error) in chain]
         if not guilty:
             return []
         first = min(guilty)
@@ -255,7 +290,7 @@ class Execution:
             return self._timer_outcome(op)
         if kind == RecordKind.STARTED:
             child_id = record.value.decode()
-            self._detached.setdefault(child_id, None)
+            self._known_detached().started(child_id)
             return child_id, None
         if kind == RecordKind.STEP_CUT:
             return None, Cancelled()
@@ -263,9 +298,7 @@ class Execution:
             return None, Cancelled() if op.state is OpState.SETTLING else self._child_cancelled(
                 record
             )
-        error = self._throwable(record.value)
-        self._failures.append((record.seq, error))
-        return None, error
+        return None, self._failure(record)
 
     def _timer_outcome(self, op: Op) -> tuple[Any, BaseException | None]:
         command = op.command
@@ -291,6 +324,13 @@ class Execution:
             return error
         return None
 
+    def _failure(self, record: Record) -> BaseException:
+        error = self._throwable(record.value)
+        if self._failures is None:
+            self._failures = deque(maxlen=FAILURES_KEPT)
+        self._failures.append((record.seq, error))
+        return error
+
     def _throwable(self, data: bytes) -> BaseException:
         error = self.codec.decode_error(data)
         if isinstance(error, Exception) and not isinstance(
@@ -306,15 +346,21 @@ class Execution:
         )
 
     def _deliver_signal(self, record: Record) -> None:
-        waiting = self._waits.get(record.name)
-        while waiting:
-            op = waiting.popleft()
-            if op.state is OpState.OPEN:
-                self._end(op)
-                self.withdrawn.append(op)
-                self._ready.append((op.branch, *self._signal_outcome(op, record.value)))
-                return
-        self._mail.setdefault(record.name, deque()).append(record.value)
+        op = self._known_signals().arrive(record.name, record.value)
+        if op is not None:
+            self._end(op)
+            self.withdrawn.append(op)
+            self._ready.append((op.branch, *self._signal_outcome(op, record.value)))
+
+    def _known_signals(self) -> Signals:
+        if self._signals is None:
+            self._signals = Signals()
+        return self._signals
+
+    def _known_detached(self) -> DetachedChildren:
+        if self._detached is None:
+            self._detached = DetachedChildren()
+        return self._detached
 
     def _signal_outcome(self, op: Op, data: bytes) -> tuple[Any, BaseException | None]:
         assert isinstance(op.command, WaitCommand)
@@ -325,12 +371,10 @@ class Execution:
             return None, error
 
     def _deliver_detached(self, record: Record) -> None:
-        self._detached[record.name] = record
-        for op in self._joins.pop(record.name, ()):
-            if op.state is OpState.OPEN:
-                self._end(op)
-                self.withdrawn.append(op)
-                self._ready.append((op.branch, *self._join_outcome(op, record)))
+        for op in self._known_detached().ended(record):
+            self._end(op)
+            self.withdrawn.append(op)
+            self._ready.append((op.branch, *self._join_outcome(op, record)))
 
     def _join_outcome(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
         assert isinstance(op.command, JoinCommand)
@@ -340,9 +384,7 @@ class Execution:
             ), None
         if record.kind == RecordKind.CHILD_CANCELLED:
             return None, self._child_cancelled(record)
-        error = self._throwable(record.value)
-        self._failures.append((record.seq, error))
-        return None, error
+        return None, self._failure(record)
 
     def _deliver_cancel(self, record: Record) -> None:
         if self._cancel_name is not None or self.rolling_back or self._main_outcome is not None:
@@ -363,7 +405,7 @@ class Execution:
 
     def register_undo(self, call: CallCommand) -> Undo:
         """Put a call on the undo stack, with its arguments as they are now."""
-        args = encode_arguments(self.codec, call.definition, call.args, call.kwargs)
+        args = encode_each(self.codec, call.definition, call.args, call.kwargs)
         undo = Undo(len(self.undos), call, args)
         if not self.rolling_back:
             self.undos.append(undo)
@@ -396,7 +438,7 @@ class Execution:
         undo = self._pending_undos.pop()
         undo.error = None
         call = undo.call
-        args, kwargs = decode_arguments(self.codec, call.definition, undo.args, trusted=True)
+        args, kwargs = decode_each(self.codec, call.definition, undo.args, trusted=True)
         command = type(call)(call.definition, tuple(args), kwargs, call.options)
         branch = self._branch(
             f"~{undo.index}.",
@@ -527,41 +569,40 @@ class Execution:
             kind = "start" if isinstance(command, StartCommand) else "child"
         op = CallOp(path, kind, command, branch, after)
         try:
-            op.args = encode_arguments(self.codec, definition, command.args, command.kwargs)
+            op.args = encode_each(self.codec, definition, command.args, command.kwargs)
         except Exception as refused:
             refused.add_note(f"at path {path} of run {self.facts.id!r}")
             raise
-        op.digest = zlib.crc32(op.args)
+        op.digest = digest_of(op.args)
         return op
 
     def _wait_op(self, branch: Branch, command: WaitCommand, path: str, after: int) -> Op | None:
         op = Op(path, "wait", command.name, command, branch, after)
-        mail = self._mail.get(command.name)
-        if mail:
+        signals = self._known_signals()
+        arrived = signals.take(command.name)
+        if arrived is not None:
             self._ended.add(path)
-            self._ready.append((branch, *self._signal_outcome(op, mail.popleft())))
+            self._ready.append((branch, *self._signal_outcome(op, arrived)))
             return None
         if command.timeout is not None:
             op.due = self.now + command.timeout
-        waits = self._waits.setdefault(command.name, deque())
-        while waits and waits[0].state is OpState.ENDED:
-            waits.popleft()
-        waits.append(op)
+        signals.wait(command.name, op)
         return op
 
     def _join_op(self, branch: Branch, command: JoinCommand, path: str, after: int) -> Op | None:
         op = Op(path, "join", command.run_id, command, branch, after)
-        if command.run_id not in self._detached:
+        detached = self._known_detached()
+        if not detached.knows(command.run_id):
             raise DurabilityError(
                 f"run {command.run_id!r} was not started by this run: its result cannot be "
                 "awaited here; read it in a @step"
             )
-        record = self._detached[command.run_id]
+        record = detached.end_of(command.run_id)
         if record is not None:
             self._ended.add(path)
             self._ready.append((branch, *self._join_outcome(op, record)))
             return None
-        self._joins.setdefault(command.run_id, []).append(op)
+        detached.wait(command.run_id, op)
         return op
 
     def _end(self, op: Op) -> None:
@@ -695,7 +736,12 @@ class Execution:
 
     def _cancel_op(self, op: Op) -> None:
         self.withdrawn.append(op)
-        if op.kind in ("child", "start") or (op.kind in ("step", "remote") and _must_finish(op)):
+        # Asked for in this very delivery, so the driver cannot have begun it.
+        unseen = op.opened_after == self.seq
+        if not unseen and (
+            op.kind in ("child", "start")
+            or (op.kind in ("step", "remote") and _must_finish(op))
+        ):
             op.state = OpState.SETTLING
             return
         self._end(op)
@@ -733,7 +779,7 @@ class Execution:
             branch.unlink()
         self._live.clear()
         self._generators.clear()
-        self._failures.clear()
+        self._failures = None
         self._ready.clear()
 
 
