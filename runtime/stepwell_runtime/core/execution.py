@@ -769,6 +769,8 @@ class Execution:
         _set_running_loop(self._guard)  # type: ignore[arg-type]  # as in _run
         try:
             for branch in reversed(list(self._live)):
+                if isinstance(branch.waiting, Group):
+                    branch.waiting.drop_unstarted()
                 _close(branch.context, branch.coroutine, self.zombies)
             for generator in self._generators:
                 _finish_generator(generator)
