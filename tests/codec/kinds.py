@@ -211,6 +211,13 @@ class AliasModel(pydantic.BaseModel):
     some_name: int = pydantic.Field(alias="someName")
 
 
+class Swapped(pydantic.BaseModel):
+    """Each field's alias is the other's name."""
+
+    a: int = pydantic.Field(alias="b")
+    b: int = pydantic.Field(alias="a")
+
+
 class OpenModel(pydantic.BaseModel, extra="allow"):
     a: int
 

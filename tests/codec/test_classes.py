@@ -228,6 +228,15 @@ class TestMoved:
         v2 = deploy("elsewhere", V1_DATA + outer)
         assert codec.decode(data, v2.Outer) == v2.Outer([v2.M(1)])
 
+    def test_an_alias_under_the_former_name_is_found(self, codec: Codec, deploy: Deploy) -> None:
+        data = codec.encode([deploy("app", V1_DATA).M(a=1)], "here")
+        renamed = deploy("app", V1_DATA.replace("class M", "class New") + "M = New\n")
+        assert codec.decode(data) == [renamed.New(a=1)]
+        assert codec.decode(codec.encode(renamed.New(2), "here")) == renamed.New(2)
+        deploy("elsewhere", V1_DATA)
+        moved = deploy("app", "from elsewhere import M\n")
+        assert codec.decode(data) == [moved.M(a=1)]
+
     def test_a_registered_former_name_is_found(self, codec: Codec, deploy: Deploy) -> None:
         data = codec.encode([deploy("app", V1_DATA).M(a=1)], "here")
         renamed = deploy("app", V1_DATA.replace("class M", "class New"))

@@ -12,15 +12,20 @@ import pytest
 from stepwell_runtime.codec import Codec, DecodingError
 from tests.codec.conftest import Deploy
 from tests.codec.kinds import (
+    AliasModel,
     Colour,
     CountingModel,
     Item,
     Level,
     Model,
+    Names,
+    OpenModel,
     Order,
     Point,
+    PrivateModel,
     Row,
     Struct,
+    Swapped,
 )
 from tests.codec.zoo import CONTAINERS, DATES, PATHS, PLAIN
 
@@ -44,7 +49,7 @@ def test_values_without_classes_of_users_need_no_annotation(value: Any, codec: C
 @pytest.mark.parametrize("value", [Item("a"), Colour.RED, Model(a=1), Struct(1), Row(1), Point(1)])
 def test_a_class_that_nobody_named_is_refused(value: Any, codec: Codec) -> None:
     for annotation in (Any, int, list[str], object):
-        with pytest.raises(DecodingError, match="registered"):
+        with pytest.raises(DecodingError, match="annotate the parameter"):
             send(codec, value, annotation)
 
 
@@ -101,6 +106,18 @@ def test_a_model_from_outside_is_validated(codec: Codec) -> None:
         send(codec, forged, Model)
     assert codec.decode(codec.encode(forged, "journal")).a == "not an int"
     assert send(codec, CountingModel(n=1), CountingModel).n == 3
+
+
+def test_a_validated_model_keeps_what_its_sender_set(codec: Codec) -> None:
+    value = PrivateModel(a=1)
+    value._secret = 9
+    assert send(codec, value, PrivateModel) == value
+    assert send(codec, Model(a=1), Model).model_fields_set == {"a"}
+    assert send(codec, AliasModel(someName=1), AliasModel) == AliasModel(someName=1)
+    assert send(codec, Swapped(b=1, a=2), Swapped) == Swapped(b=1, a=2)
+    assert send(codec, Names(["a"]), Names) == Names(["a"])
+    extra = OpenModel.model_validate({"a": 1, "b": 2})
+    assert send(codec, extra, OpenModel) == extra
 
 
 def test_a_method_cannot_be_replaced_from_outside(codec: Codec, deploy: Deploy) -> None:

@@ -58,6 +58,7 @@ from tests.codec.kinds import (
     Settings,
     Slotted,
     Struct,
+    Swapped,
     Word,
 )
 
@@ -297,6 +298,7 @@ OBJECTS: list[Any] = [
     AliasModel(someName=3),
     OpenModel(a=1, b=(2,), c=None),  # type: ignore[call-arg]  # extra fields
     OpenModel(a=1),
+    Swapped(a=1, b=2),
     PrivateModel(a=1),
     _private(),
     FrozenModel(a=1),
