@@ -15,7 +15,15 @@ from stepwell._decorated import Step, Task, Workflow
 from stepwell._decorators import step, task, workflow
 from stepwell._log import Logger, get_logger
 from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
-from stepwell._scopes import current_app, current_run, current_step, now, random, uuid4
+from stepwell._scopes import (
+    current_app,
+    current_run,
+    current_step,
+    is_replaying,
+    now,
+    random,
+    uuid4,
+)
 from stepwell._signals import Signal, wait_for_signal
 from stepwell_queue.contract import Finding, WorkerInfo
 from stepwell_queue.errors import (
@@ -112,6 +120,7 @@ __all__ = [
     "current_run",
     "current_step",
     "get_logger",
+    "is_replaying",
     "now",
     "parallel",
     "race",

@@ -55,6 +55,15 @@ def current_run() -> RunFacts:
     return in_workflow("current_run()", "use current_step().run_id").facts
 
 
+def is_replaying() -> bool:
+    """Return whether a workflow is only repeating what it did before; False elsewhere.
+
+    For output alone: a workflow that does something else on replay cannot be resumed.
+    """
+    scope = workflow_scope()
+    return scope is not None and scope.replaying
+
+
 def current_step() -> StepScope:
     """Return the attempt that is running: run_id, path, attempt, key, cancelled.
 

@@ -261,31 +261,23 @@ class Registry:
     """The workflows, tasks and `queue=` steps that a process has code for."""
 
     def __init__(self) -> None:
-        self._found: dict[Identity, Definition] = {}
-        self._clashes: dict[Identity, tuple[Definition, Definition]] = {}
+        self._found: dict[Identity, list[Definition]] = {}
 
     def add(self, definition: Definition) -> None:
-        """Register.
+        """Register; a redefinition (same module, or same file and line) replaces the earlier one.
 
-        A redefinition (same module, or same file and line) replaces, another one is kept as a
-        clash.
+        Others of the same identity stay beside it: an app may be limited to one of their modules.
         """
-        identity = definition.identity
-        known = self._found.get(identity)
-        if (
-            known is not None
-            and known.module != definition.module
-            and known.place != definition.place
-        ):
-            self._clashes.setdefault(identity, (known, definition))
-            return
-        self._found[identity] = definition
-        clash = self._clashes.get(identity)
-        if clash is not None and clash[1].module == definition.module:
-            self._clashes[identity] = (clash[0], definition)
+        rivals = self._found.setdefault(definition.identity, [])
+        for index, known in enumerate(rivals):
+            if known.module == definition.module or known.place == definition.place:
+                rivals[index] = definition
+                return
+        rivals.append(definition)
 
-    def get(self, identity: Identity) -> Definition | None:
-        return self._found.get(identity)
+    def remove(self, definition: Definition) -> None:
+        """Forget a definition that is registered."""
+        self._found[definition.identity].remove(definition)
 
     def select(self, modules: frozenset[str] | None) -> dict[Identity, Definition]:
         """Return what a worker limited to `modules` (None: all) serves.
@@ -293,22 +285,17 @@ class Registry:
         Raise DefinitionError on a clash among them.
         """
         chosen: dict[Identity, Definition] = {}
-        for identity, definition in self._found.items():
-            rival = self._clashes.get(identity)
-            both = [
-                d
-                for d in ((definition,) if rival is None else rival)
-                if modules is None or d.module in modules
-            ]
-            if len(both) > 1:
+        for identity, rivals in self._found.items():
+            fitting = [one for one in rivals if modules is None or one.module in modules]
+            if len(fitting) > 1:
+                first, second = fitting[:2]
                 raise DefinitionError(
-                    f"two {definition.word}s are called {identity.name!r} (version "
-                    f"{identity.version}): "
-                    f"{both[0].place} and {both[1].place}; give one of them name=… or "
-                    "version=…, or limit the app with include=…"
+                    f"two {first.word}s are called {identity.name!r} (version "
+                    f"{identity.version}): {first.place} and {second.place}; give one of them "
+                    "name=… or version=…, or limit the app with include=…"
                 )
-            if both:
-                chosen[identity] = both[0]
+            if fitting:
+                chosen[identity] = fitting[0]
         return chosen
 
 

@@ -175,6 +175,37 @@ async def test_run_executes_a_call_and_its_children_on_all_their_queues(app: Ste
         assert await app.run(send(4), timeout=20) == 4
 
 
+async def test_calls_that_run_at_the_same_time_share_a_worker(tmp_path: Path) -> None:
+    lives: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Stepwell) -> AsyncGenerator[None, None]:
+        lives.append("begun")
+        async with asyncio.TaskGroup():
+            yield
+        lives.append("ended")
+
+    async with Stepwell(tmp_path / "runs.db", lifespan=lifespan, include=[__name__]) as app:
+        runs = [app.run(total(number, 1), timeout=20) for number in range(10)]
+        assert await asyncio.gather(*runs) == list(range(1, 11))
+        assert lives == ["begun", "ended"]
+        assert await app.run(total(1, 2), timeout=20) == 3
+        assert lives == ["begun", "ended"] * 2
+
+
+async def test_a_run_that_is_cancelled_leaves_the_app_usable(app: Stepwell) -> None:
+    async with app:
+        with pytest.raises(TimeoutError):
+            await app.run(approval(), id="waits", timeout=0.01)
+        running = asyncio.create_task(app.run(approval(), id="waits"))
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await app.run(total(1, 2), timeout=20) == 3
+        assert await app.get("waits").status() in ("parked", "ready")
+
+
 async def test_run_goes_on_with_an_earlier_run_of_the_same_id(app: Stepwell) -> None:
     async with app:
         first = await app.start(total(1, 2), id="sum")
@@ -397,17 +428,16 @@ async def test_a_worker_does_not_start_when_two_definitions_clash(app: Stepwell)
         exec(compile(source, file, "exec"), names)
         return names["clashing"].definition
 
-    identity = define("one.py", __name__).identity
-    define("two.py", "elsewhere")
+    both_defined = [define("one.py", __name__), define("two.py", "elsewhere")]
     both = Stepwell("unused.db")
     object.__setattr__(both.settings, "include", frozenset((__name__, "elsewhere")))
     try:
         with pytest.raises(DefinitionError, match=r"one\.py:2 and two\.py:2"):
             both.definitions()
-        assert identity in app.definitions()
+        assert both_defined[0] in app.definitions().values()
     finally:
-        registry._found.pop(identity)
-        registry._clashes.pop(identity)
+        for one in both_defined:
+            registry.remove(one)
 
 
 async def test_ended_runs_are_pruned_on_request(app: Stepwell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from stepwell import DefinitionError, Retry, step, task, workflow
 from stepwell_queue.contract import Identity, Kind
-from stepwell_runtime.definitions import Definition, registry
+from stepwell_runtime.definitions import Definition, Registry, registry
 
 # Loosely typed: what is tested here would not pass a type checker.
 lax_step: Any = step
@@ -53,9 +54,10 @@ def test_workflows_tasks_and_queued_steps_are_registered_and_plain_steps_are_not
     async def fn() -> None: ...
 
     made = [workflow(fn), task(fn), step(queue="gpu")(fn)]
-    assert all(registry.get(definition(one).identity) is definition(one) for one in made)
+    served = registry.select(frozenset((__name__,)))
+    assert all(served[definition(one).identity] is definition(one) for one in made)
     plain = step(name="never queued")(fn)
-    assert registry.get(definition(plain).identity) is None
+    assert definition(plain).identity not in registry.select(frozenset((__name__,)))
 
 
 def test_a_redefinition_in_one_module_replaces_the_earlier_one() -> None:
@@ -67,8 +69,20 @@ def test_a_redefinition_in_one_module_replaces_the_earlier_one() -> None:
 
     define()
     newest = define()
-    assert registry.get(definition(newest).identity) is definition(newest)
-    assert definition(newest) in registry.select(frozenset((__name__,))).values()
+    served = registry.select(frozenset((__name__,)))
+    assert served[definition(newest).identity] is definition(newest)
+
+
+def test_of_one_name_in_many_modules_each_is_served_by_an_app_limited_to_its_module() -> None:
+    fresh = Registry()
+    made = [dataclasses.replace(definition(step(fine)), module=name) for name in ("a", "b", "c")]
+    for index, one in enumerate(made):
+        one.line = index
+        fresh.add(one)
+    for name, one in zip(("a", "b", "c"), made, strict=True):
+        assert list(fresh.select(frozenset((name,))).values()) == [one]
+    with pytest.raises(DefinitionError, match="two steps are called 'fine'"):
+        fresh.select(frozenset(("b", "c")))
 
 
 def test_types_are_read_when_they_are_asked_for() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from stepwell import Signal, Stepwell, get_logger, step, wait_for_signal, workflow
+from stepwell import Signal, Stepwell, get_logger, is_replaying, step, wait_for_signal, workflow
 
 pytestmark = pytest.mark.anyio
 log = get_logger(shop="north")
 go = Signal("go", int)
+replayed: list[bool] = []
 
 
 @step
@@ -23,9 +24,11 @@ async def work() -> None:
 @workflow
 async def flow() -> None:
     log.info("begun")
+    replayed.append(is_replaying())
     await work()
     log.bind(stage=2).warning("waiting")
     await wait_for_signal(go)
+    replayed.append(is_replaying())
     log.debug("ended")
 
 
@@ -36,6 +39,7 @@ def named(logs: list[Any], event: str) -> list[Any]:
 async def test_lines_carry_what_runs_and_are_not_repeated_on_replay(
     make_app: Callable[[], Stepwell],
 ) -> None:
+    replayed.clear()
     with capture_logs() as logs:
         async with make_app() as app:
             run = await app.start(flow(), id="the-run")
@@ -44,6 +48,8 @@ async def test_lines_carry_what_runs_and_are_not_repeated_on_replay(
             await run.signal(go, 1)
             async with app.worker():
                 await run.result(timeout=20)
+    assert replayed == [False, True, False]
+    assert not is_replaying()
     (begun,) = named(logs, "begun")
     assert begun == {
         "event": "begun",

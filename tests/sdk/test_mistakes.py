@@ -359,13 +359,12 @@ async def _(app: Stepwell) -> object:
         exec(compile(source, f"{module}.py", "exec"), names)
         return names["twice"].definition
 
-    identity = define("shop").identity
-    define("billing")
+    both = [define("shop"), define("billing")]
     try:
         return registry.select(frozenset(("shop", "billing")))
     finally:
-        registry._found.pop(identity)
-        registry._clashes.pop(identity)
+        for one in both:
+            registry.remove(one)
 
 
 @inside("`asyncio.sleep` in a workflow")

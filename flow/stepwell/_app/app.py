@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from stepwell import _options as check
 from stepwell._app.handles import Run
+from stepwell._app.inner import InnerWorkers
 from stepwell._app.operations import Operations
 from stepwell._app.settings import (
     DEFAULT_VALUE_SIZE,
@@ -74,6 +75,7 @@ class Stepwell(Operations):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._exit: AsyncExitStack | None = None
         self._was_open = False
+        self._inner = InnerWorkers()
 
     def __repr__(self) -> str:
         return f"Stepwell({str(self.settings.store)!r})"
@@ -98,6 +100,7 @@ class Stepwell(Operations):
             self._exit = None
             raise
         self._exit.push_async_callback(store.close)
+        self._exit.push_async_callback(self._inner.close)
         self._engine = Engine(store, app=self, codec=self._codec, clock=self._clock, ids=self._ids)
         self._loop = asyncio.get_running_loop()
         self._was_open = True
@@ -109,9 +112,12 @@ class Stepwell(Operations):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        leaving, self._exit, self._engine = self._exit, None, None
-        if leaving is not None:
-            await leaving.aclose()
+        leaving = self._exit
+        try:
+            if leaving is not None:
+                await leaving.aclose()
+        finally:
+            self._exit = self._engine = None
 
     @property
     def opened(self) -> bool:
@@ -166,7 +172,7 @@ class Stepwell(Operations):
         False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
         """
         chosen = workflow_call(call, "start")
-        if not (id is delay is at is None):
+        if any(option is not None for option in (id, delay, at)):
             chosen = chosen.with_options(id=id, delay=delay, at=at)
         return await self._start(chosen)
 
@@ -188,7 +194,7 @@ class Stepwell(Operations):
         A higher `priority` goes first; None = 0.
         """
         chosen = task_call(call, "enqueue")
-        if not (id is delay is at is queue is priority is None):
+        if any(option is not None for option in (id, delay, at, queue, priority)):
             chosen = chosen.with_options(id=id, delay=delay, at=at, queue=queue, priority=priority)
         return await self._start(chosen)
 
@@ -233,8 +239,9 @@ class Stepwell(Operations):
         serving = {**self.definitions(), definition.identity: definition}
         queues = {one.queue or "default" for one in serving.values()}
         queues.add(chosen.options.queue or "default")
+        key = frozenset(queues), frozenset(serving.values())
         options = worker_options(queues=sorted(queues))
-        async with Worker(self, options, serving):
+        async with self._inner.serving(key, lambda: Worker(self, options, serving)):
             run = await self._start(chosen)
             return await run.result(timeout=timeout)
 
