@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,6 +137,14 @@ class TestEvolution:
         v2 = deploy("app", v1.replace("a:", "b:") + migrate)
         assert codec.decode(data) == {"m": v2.M(b=1)}
         assert again(codec, v2.M(b=5)) == v2.M(b=5)
+
+    def test_the_migration_of_the_reference_works(self, codec: Codec, deploy: Deploy) -> None:
+        old = "@dataclass\nclass Order:\n    id: int\n    amount: float\n"
+        data = codec.encode(deploy("app", old).Order(1, amount=1.5), "here")
+        page = Path(__file__).parents[2] / "docs" / "reference" / "values.md"
+        [example] = re.findall("```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        new = deploy("app", example)
+        assert codec.decode(data) == new.Order(1, amount_cents=150)
 
     def test_a_default_factory_makes_a_fresh_value(self, codec: Codec, deploy: Deploy) -> None:
         data = codec.encode(deploy("app", V1_DATA).M(a=1), "here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import subprocess
 import sys
@@ -12,6 +13,19 @@ import pytest
 
 from stepwell_runtime.codec import Codec
 from tests.codec.kinds import Colour, Item, Model, Order, Row, Struct
+
+
+@dataclasses.dataclass
+class Noted:
+    a: int
+    note: str = dataclasses.field(default="", compare=False)
+
+
+def _marked(mark: str) -> Item:
+    value = Item("a")
+    value.mark = mark  # type: ignore[attr-defined]  # an attribute beside the fields
+    return value
+
 
 SAME: list[tuple[Any, Any]] = [
     ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
@@ -23,6 +37,8 @@ SAME: list[tuple[Any, Any]] = [
     (collections.defaultdict(int, a=1, b=2), collections.defaultdict(int, b=2, a=1)),
     (Order(1, by_name={"a": 1, "b": {3, 4}}), Order(1, by_name={"b": {4, 3}, "a": 1})),
     (Model(a=1, items=[]), Model(a=1)),
+    (_marked("one"), _marked("two")),
+    (Noted(1, note="a"), Noted(1, note="b")),
     ({"": 2**70, "\ud800": {1, 2}}, {"\ud800": {2, 1}, "": 2**70}),
 ]
 

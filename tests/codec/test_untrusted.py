@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 from collections import deque
 from typing import Annotated, Any, NewType, Optional, TypedDict, Union
 
 import msgspec
+import pydantic
 import pytest
 
 from stepwell_runtime.codec import Codec, DecodingError
@@ -15,6 +17,7 @@ from tests.codec.kinds import (
     AliasModel,
     Colour,
     CountingModel,
+    Derived,
     Item,
     Level,
     Model,
@@ -80,6 +83,50 @@ def test_classes_that_the_annotation_reaches_are_built(
 ) -> None:
     for _ in range(2):
         assert send(codec, value, annotation) == value
+
+
+def test_loaded_subclasses_of_what_the_annotation_reaches_are_built(
+    codec: Codec, deploy: Deploy
+) -> None:
+    module = deploy(
+        "app",
+        "import abc\n"
+        "class Shape(abc.ABC): pass\n"
+        "@dataclass\nclass Circle(Shape):\n    r: int\n"
+        "@dataclass\nclass Other:\n    r: int\n",
+    )
+    circle = codec.encode([module.Circle(1)], "client")
+    shapes: Any = list[module.Shape]  # type: ignore[name-defined]  # made at run time
+    assert codec.decode(circle, shapes, trusted=False) == [module.Circle(1)]
+    with pytest.raises(DecodingError):
+        send(codec, [module.Other(1)], shapes)
+    with pytest.raises(DecodingError):
+        send(codec, [module.Other(1)], list[object])
+    assert send(codec, Derived(1), Order) == Derived(1)
+    sys.modules.pop("app")
+    with pytest.raises(DecodingError):
+        codec.decode(circle, shapes, trusted=False)
+    assert "app" not in sys.modules
+
+
+def test_a_lazy_module_is_not_woken_from_outside(codec: Codec, deploy: Deploy) -> None:
+    module = deploy(
+        "app",
+        "@dataclass\nclass Base:\n    a: int\n@dataclass\nclass Lazy(Base): pass\n"
+        "woken = []\ndef __getattr__(name): woken.append(name)\n",
+    )
+    data = codec.encode(module.Lazy(1), "client")
+    del module.Lazy
+    with pytest.raises(DecodingError):
+        codec.decode(data, module.Base, trusted=False)
+    assert "Lazy" not in module.woken
+
+
+@pytest.mark.parametrize("general", [pydantic.BaseModel, msgspec.Struct, enum.Enum, tuple, object])
+def test_a_base_of_everything_allows_nothing(general: type, codec: Codec) -> None:
+    for value in (Model(a=1), Struct(1), Colour.RED, Row(1), Item("a")):
+        with pytest.raises(DecodingError):
+            send(codec, value, general)
 
 
 def test_registered_classes_are_built(codec: Codec) -> None:

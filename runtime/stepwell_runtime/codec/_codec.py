@@ -13,7 +13,7 @@ from stepwell_runtime.codec._exceptions import (
     read_error,
     store_error,
 )
-from stepwell_runtime.codec._hints import reachable, sole_class
+from stepwell_runtime.codec._hints import find_subclass, reachable, sole_class
 from stepwell_runtime.codec._plans import Plan, import_plan, is_data_class, plan_or_unreadable
 from stepwell_runtime.codec._read import PlanFor, Reader, top_ref
 from stepwell_runtime.codec._refs import plain_ref, short_name, type_name
@@ -66,7 +66,7 @@ class Codec:
         return data
 
     def digest(self, value: object) -> bytes:
-        """12 bytes that equal values of equal types share, whatever the order of dicts and sets."""
+        """12 bytes: the same for values of the same parts, in any order of dicts and sets."""
         try:
             data = write_canonical(value, self.max_size)
         except Exception as error:
@@ -87,8 +87,8 @@ class Codec:
         """Raises DecodingError when this code cannot build the value.
 
         The annotation finds classes that moved or were renamed. With `trusted=False` nothing is
-        imported: only classes that it reaches, or that were registered, are built, and models are
-        validated.
+        imported: only classes that it reaches, their subclasses, or registered ones are built, and
+        models are validated.
         """
         try:
             if not trusted:
@@ -158,7 +158,7 @@ class _Allowed:
         self._known = {**reachable(annotation), **registered}
 
     def __call__(self, ref: str) -> Plan:
-        cls = self._known.get(plain_ref(ref))
+        cls = self._known.get(plain_ref(ref)) or find_subclass(ref, self._known.values())
         if cls is None:
             raise MissingClass(
                 "data from a client may name only classes that the annotation reaches: annotate "

@@ -56,7 +56,7 @@ def _by_pydantic(value: object, annotation: Any, where: str) -> Any:
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         kind = type(first["input"]).__name__
         raise SerializationError(where, path, kind, first["msg"] + more) from error
-    except PydanticUserError:  # such as typing.TypedDict before Python 3.12
+    except (PydanticUserError, NameError):  # such as typing.TypedDict before Python 3.12
         return _by_msgspec(value, annotation, where)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+
+from stepwell_runtime.codec._refs import find_loaded
 
 
 def reachable(annotation: object) -> dict[str, type]:
@@ -24,6 +27,21 @@ def reachable(annotation: object) -> dict[str, type]:
             found[ref] = hint
             todo.extend(_field_hints(hint))
     return found
+
+
+def find_subclass(ref: str, bases: Iterable[type]) -> type | None:
+    """A class in a module that is loaded already, if it derives from one of `bases`."""
+    cls = find_loaded(ref)
+    if cls is None:
+        return None
+    own = tuple(base for base in bases if not _is_general(base))
+    return cls if issubclass(cls, own) else None
+
+
+def _is_general(base: type) -> bool:
+    """`object`, `Enum`, `BaseModel`, ...: derived from by all kinds of classes."""
+    package = base.__module__.partition(".")[0]
+    return package in ("pydantic", "msgspec") or package in sys.stdlib_module_names
 
 
 def _parts(hint: object) -> Iterator[object]:

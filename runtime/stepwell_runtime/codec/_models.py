@@ -20,7 +20,7 @@ class ModelPlan(Plan):
     Data from outside always is.
     """
 
-    not_compared = frozenset({"set", "schema"})
+    state_not_compared = frozenset({"set", "schema"})
 
     def __init__(self, cls: Any) -> None:
         super().__init__(cls)

@@ -35,6 +35,7 @@ class DataclassPlan(Plan):
         self._fields = dataclasses.fields(cls)
         self._order = tuple(field.name for field in self._fields)
         self._names = frozenset(self._order)
+        self.fields_not_compared = frozenset(f.name for f in self._fields if not f.compare)
         self._slots = tuple(name for name in _slots(cls) if name not in self._names)
         self._may_be_unset = frozenset(
             field.name for field in self._fields if not field.init and not _has_default(field)

@@ -29,6 +29,9 @@ class Plan:
     """How one class is stored. `code` is its tag; subclasses know the kinds of classes."""
 
     code = tags.OBJECT
+    # What may differ between equal instances.
+    fields_not_compared: frozenset[str] = frozenset()
+    state_not_compared: frozenset[str] = frozenset({"attrs"})
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -40,23 +43,26 @@ class Plan:
 
     def lower(self, writer: Writer, value: Any, depth: int) -> object:
         fields, state = self.take_apart(value)
-        ref = self.digest_ref if writer.canonical else self.ref
+        ref = self.ref
+        if writer.canonical:
+            ref = self.digest_ref
+            fields, state = self._compared(fields, state)
         lowered = writer.fields(fields, depth)
         if not state:
             return writer.ext(self.code, [ref, lowered])
         return writer.ext(self.code, [ref, lowered, self._lower_state(writer, state, depth)])
 
+    def _compared(self, fields: dict[str, Any], state: State) -> tuple[dict[str, Any], State]:
+        if self.fields_not_compared:
+            fields = {k: item for k, item in fields.items() if k not in self.fields_not_compared}
+        return fields, {k: item for k, item in state.items() if k not in self.state_not_compared}
+
     def _lower_state(self, writer: Writer, state: State, depth: int) -> dict[str, Any]:
-        if writer.canonical:
-            state = {key: value for key, value in state.items() if key not in self.not_compared}
         lowered: dict[str, Any] = {}
         for key, value in state.items():
             kind = type_of(value)
             lowered[key] = writer.fields(value, depth) if kind is dict else value
         return lowered
-
-    # State that does not make two equal values differ.
-    not_compared: frozenset[str] = frozenset()
 
     def build(self, fields: dict[str, Any], state: State, *, trusted: bool) -> Any:
         if self.migrate is not None:

@@ -93,6 +93,16 @@ def find(ref: str) -> type:
     return found
 
 
+def find_loaded(ref: str) -> type | None:
+    """The class that `ref` names, if that takes no import."""
+    name, _, qualname = plain_ref(ref).partition(":")
+    found: Any = sys.modules.get(_MAIN if name in ("", main_name()) else name)
+    for part in qualname.split("."):
+        # Not getattr: a module's `__getattr__` may import.
+        found = getattr(found, "__dict__", {}).get(part)
+    return found if isinstance(found, type) else None
+
+
 def _load(name: str) -> ModuleType:
     main = sys.modules.get(_MAIN)
     if name.startswith(_MAIN + "/"):
