@@ -69,6 +69,15 @@ class Job:
         return [] if self._attempt is None else [self._definition.name]
 
     def start(self) -> None:
+        """Begin; a defect of the runtime itself fails the job, and says so."""
+        try:
+            self._start()
+        except Exception as error:
+            log.exception("job_broke", run=self.id)
+            if not self.ended:
+                self._fail(error)
+
+    def _start(self) -> None:
         claimed, worker = self._claimed, self.worker
         limit = max_crashes(self._definition)
         if claimed.crashes >= limit:

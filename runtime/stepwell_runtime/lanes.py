@@ -12,8 +12,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     from stepwell_runtime.attempt import Attempt
+
+log = structlog.get_logger("stepwell")
 
 MOST_IDLE = 64
 
@@ -58,7 +62,10 @@ class Lanes:
         assert task is not None
         while True:
             while queue:
-                await queue.popleft().run(task, self)
+                try:
+                    await queue.popleft().run(task, self)
+                except Exception:
+                    log.exception("attempt_broke")
                 if task.cancelling():
                     self.suspended()
                     return

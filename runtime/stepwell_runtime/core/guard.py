@@ -5,6 +5,7 @@ Whatever needs a real one is refused at the user's line.
 
 from __future__ import annotations
 
+import asyncio
 from typing import NoReturn
 
 from stepwell_runtime.errors import NotDurable
@@ -34,18 +35,26 @@ class GuardLoop:
         self._violations = violations  # noted, so that no `except` of user code can hide them
 
     def __getattr__(self, name: str) -> NoReturn:
-        self._refuse(f"loop.{name}", _REMEDY.get(name, _OTHER))
+        self.refuse(f"loop.{name}", _REMEDY.get(name, _OTHER))
 
     # asyncio looks its current task up in a dict keyed by the running loop.
     def __hash__(self) -> int:
-        self._refuse("asyncio.current_task", _REMEDY["current_task"])
+        self.refuse("asyncio.current_task", _REMEDY["current_task"])
 
-    def _refuse(self, what: str, remedy: str) -> NoReturn:
+    def refuse(self, what: str, remedy: str) -> NoReturn:
+        """Raise NotDurable, and note it: the run will be stuck whatever the user's code does."""
         error = NotDurable(
             f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}"
         )
         self._violations.append(error)
         raise error
+
+
+def refuse_in_workflow(what: str, remedy: str) -> None:
+    """Raise NotDurable if workflow code is running here; it makes the run stuck."""
+    loop: object = asyncio._get_running_loop()
+    if isinstance(loop, GuardLoop):
+        loop.refuse(what, remedy)
 
 
 def foreign_await(thing: object) -> NotDurable:
