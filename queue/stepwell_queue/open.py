@@ -42,7 +42,7 @@ async def open_store(
 def path_of(url: str | Path) -> Path:
     """Return the file that an address names; nothing is opened. Raises ValueError."""
     if isinstance(url, Path):
-        return url.absolute()
+        return url
     scheme, separator, rest = url.partition("://")
     if separator and scheme in ("tcp", "postgresql", "postgres"):
         raise ValueError(
@@ -68,4 +68,4 @@ def path_of(url: str | Path) -> Path:
         )
     if not name:
         raise ValueError("an empty path is no store: give the name of a file, as in 'orders.db'")
-    return Path(name).absolute()
+    return Path(name)

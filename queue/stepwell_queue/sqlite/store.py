@@ -280,6 +280,7 @@ async def open_sqlite(
     factory: Connect = sqlite3.connect,
 ) -> SqliteStore:
     """`factory` makes the writing connection; a test may put a faulty one here."""
+    path = await asyncio.to_thread(path.absolute)
     files = await asyncio.to_thread(_open_files, path, durability, clock, ids, lease, factory)
     store = SqliteStore(path, durability, files)
     await store.join()
