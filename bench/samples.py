@@ -29,7 +29,7 @@ class BrokenSample(Exception):
 
 
 def take(spec: Spec, runs: int, place: Path | None) -> Iterator[Sample]:
-    """Yield so many reconciled samples, made in folders under `place`; None: where temporary files go."""
+    """Yield so many reconciled samples, made in folders under `place`; None: the temporary one."""
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="stepwell-bench-", dir=place) as folder:
             yield take_one(spec, Path(folder))

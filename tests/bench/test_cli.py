@@ -1,0 +1,60 @@
+"""Flags are refused with a reason, and the smaller measurements report what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import imports, memory
+from bench.cli import main
+
+REFUSED = [
+    (["workflow", "--scenario", "linear", "--mode", "tcp"], "has no TCP broker to measure"),
+    (["queue", "--workload", "drain", "--mode", "tcp"], "use --mode embedded"),
+    (["workflow", "--scenario", "linear", "--mode", "udp"], "'udp' is unknown"),
+    (["workflow", "--scenario", "spiral"], "invalid choice: 'spiral'"),
+    (["workflow"], "--scenario"),
+    (["queue", "--workload", "enqueue", "--executions", "0"], "a whole number from 1"),
+    (["queue", "--workload", "enqueue", "--concurrency", "-3"], "a whole number from 1"),
+    (["workflow", "--scenario", "linear", "--loop-load", "1.2"], "from 0 to 0.95"),
+    (["workflow", "--scenario", "linear", "--loop-load", "much"], "from 0 to 0.95"),
+    (["workflow", "--scenario", "linear", "--durability", "none"], "invalid choice: 'none'"),
+    (["workflow", "--scenario", "linear", "--dir", "/no/such/folder"], "is no folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), REFUSED)
+def test_a_flag_that_cannot_be_is_refused_with_a_reason(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(arguments)
+    assert refused.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_memory_is_watched_while_runs_park_and_end(tmp_path: Path) -> None:
+    found = memory.measure(20, 40, "process", tmp_path)
+    assert found.keys() == {
+        *("parked", "finished", "durability", "start_mib", "parking_mib", "ending_mib"),
+        *("growth_mib", "flat"),
+    }
+    assert len(found["parking_mib"]) == len(found["ending_mib"]) == memory.POINTS
+    assert min(found["parking_mib"] + found["ending_mib"]) > 0
+
+
+def test_memory_that_grows_is_not_flat() -> None:
+    grown, part = memory.growth_of([10.0, 20.0, 20.0, 20.5, 23.0, 22.0])
+    assert grown == 3.0
+    assert part > memory.ALLOWED
+    assert memory.growth_of([10.0, 20.0, 20.0, 20.0, 20.0])[1] <= memory.ALLOWED
+
+
+def test_the_time_of_the_import_is_reported_beside_that_of_asyncio() -> None:
+    found = imports.measure(2)
+    assert found["asyncio_ms"] > 0
+    assert found["difference_ms"] == pytest.approx(
+        found["stepwell_ms"] - found["asyncio_ms"], abs=0.11
+    )
+    assert found["optional_imported"] == []
