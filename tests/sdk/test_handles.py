@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
+import structlog
 
 from stepwell import (
     ChildRun,
@@ -184,6 +186,31 @@ async def test_result_that_times_out_leaves_the_run_alone(app: Stepwell) -> None
             await run.result(timeout=0.01)
         await run.signal(go, 4)
         assert await run.result(timeout=20) == 4
+
+
+async def test_a_result_that_no_worker_will_bring_is_warned_about(
+    app: Stepwell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell_runtime.unserved.UNSERVED_AFTER", 0.01)
+    warned = asyncio.Event()
+
+    def watch(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        lines.append(line)
+        warned.set()
+        raise structlog.DropEvent
+
+    lines: list[MutableMapping[str, Any]] = []
+    async with app:
+        run = await app.enqueue(unlucky(), queue="nobody's")
+        waiting = asyncio.create_task(run.result())
+        structlog.configure(processors=[watch])
+        try:
+            await asyncio.wait_for(warned.wait(), 20)
+        finally:
+            structlog.reset_defaults()
+        waiting.cancel()
+    assert lines[0]["event"] == "no_worker_for_run"
+    assert (lines[0]["run"], lines[0]["queue"]) == (run.id, "nobody's")
 
 
 async def test_several_may_wait_for_one_result(app: Stepwell) -> None:

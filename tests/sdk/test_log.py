@@ -67,6 +67,28 @@ async def test_lines_carry_what_runs_and_are_not_repeated_on_replay(
     assert [line["log_level"] for line in named(logs, "ended")] == ["debug"]
 
 
+@workflow
+async def tidies() -> None:
+    try:
+        await wait_for_signal(go)
+    finally:
+        log.info("tidying")
+        await work()
+
+
+async def test_a_discarded_workflow_neither_logs_nor_executes_what_it_tidies(app: Stepwell) -> None:
+    with capture_logs() as logs:
+        async with app:
+            run = await app.start(tidies())
+            async with app.worker() as worker:
+                await worker.drain()
+            assert named(logs, "tidying") == named(logs, "working") == []
+            await run.signal(go, 1)
+            async with app.worker():
+                await run.result(timeout=20)
+    assert len(named(logs, "tidying")) == len(named(logs, "working")) == 1
+
+
 def test_it_logs_outside_of_runs_too() -> None:
     with capture_logs() as logs:
         log.error("plain")

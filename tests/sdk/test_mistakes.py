@@ -24,8 +24,8 @@ MISTAKES: dict[str, Mistake] = {}
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.blocking,
-    # A refused asyncio.gather leaves the calls that it was given.
-    pytest.mark.filterwarnings("ignore:the step call .* never awaited:RuntimeWarning"),
+    # What refuses calls in a workflow, such as asyncio.gather, leaves them unawaited.
+    pytest.mark.filterwarnings("ignore:the .* call .* never awaited:RuntimeWarning"),
 ]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "errors.md"
 ROW = re.compile(r"^\| (?P<what>.+?) \| `(?P<error>\w+)` \| (?P<message>.+?) \|$", re.MULTILINE)
@@ -377,6 +377,19 @@ async def gathers() -> None:
     await asyncio.gather(charge(1), charge(2))
 
 
+apps: list[Stepwell] = []
+
+
+@inside("`app.start` in a workflow")
+async def starts_by_the_app() -> None:
+    await apps[-1].start(checkout(1))
+
+
+@inside("a blocking method in a workflow")
+async def blocks() -> None:
+    apps[-1].blocking.start(checkout(1))
+
+
 @inside("`parallel` of functions instead of calls")
 async def forgets_the_call() -> None:
     await stepwell.parallel(untyped(charge))
@@ -452,6 +465,7 @@ async def test_a_mistake_gives_the_documented_message(
 ) -> None:
     row = ROWS[what]
     async with make_app() as app:
+        apps.append(app)
         with pytest.raises(Exception) as caught:  # noqa: PT011 - the page says which
             await MISTAKES[what](app)
     assert type(caught.value).__name__ == row["error"]

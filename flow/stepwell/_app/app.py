@@ -30,9 +30,8 @@ from stepwell._decorated import Task, Workflow
 from stepwell_queue.clock import Clock, Ids, RandomIds, SystemClock
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.codec import Codec
+from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Definition, Seconds, registry
-from stepwell_runtime.errors import NotDurable
-from stepwell_runtime.scope import workflow_scope
 
 if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
@@ -45,7 +44,7 @@ R = TypeVar("R")
 class Stepwell(Operations):
     """Durable workflows and tasks in one store.
 
-    `store`: a path, "sqlite:///…", "tcp://host:port" or "postgresql://…". `lifespan`: a function of
+    `store`: a path, or "sqlite:///…". `lifespan`: a function of
     the app that returns an async context manager around each worker's life; None = none.
     `include`: the modules whose code its workers serve; None = all that is registered.
     `durability`: "full" survives power loss, "process" survives `kill -9`. `max_value_size`: bytes
@@ -132,11 +131,7 @@ class Stepwell(Operations):
             state = "closed" if self._was_open else "not open"
             raise StepwellError(f"{self!r} is {state}: use it inside `async with app:`")
         if asyncio.get_running_loop() is not self._loop:
-            if workflow_scope() is not None:
-                raise NotDurable(
-                    "the app is used in workflow code: await the call itself, use start(call), "
-                    "or use current_app() in a step"
-                )
+            refuse_in_workflow("the app", "await the call itself, or start(call)")
             raise StepwellError(
                 f"{self!r} was opened in another event loop: open one app per loop, or use "
                 "BlockingStepwell from threads"
@@ -299,7 +294,7 @@ def workflow_call(call: WorkflowCall[R], method: str) -> WorkflowCall[R]:
         raise TypeError(f"{method}() takes workflow calls; for a task use {other}()")
     if not isinstance(given, WorkflowCall):
         raise TypeError(f"{method}() takes a workflow call, not {refused(given)}")
-    return call
+    return call.hand_on()
 
 
 def task_call(call: TaskCall[R], method: str) -> TaskCall[R]:
@@ -309,7 +304,7 @@ def task_call(call: TaskCall[R], method: str) -> TaskCall[R]:
         raise TypeError(f"{method}() takes task calls; for a workflow use {other}()")
     if not isinstance(given, TaskCall):
         raise TypeError(f"{method}() takes a task call, not {refused(given)}")
-    return call
+    return call.hand_on()
 
 
 def workflow_or_task_call(

@@ -21,6 +21,7 @@ from stepwell._blocking.waiting import Work, running_loop, wait_for
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.errors import StepwellError
+from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Seconds
 
 R = TypeVar("R")
@@ -168,7 +169,8 @@ def _abandon_all() -> None:
         instance.abandon()
 
 
-os.register_at_fork(after_in_child=_abandon_all)
+if hasattr(os, "register_at_fork"):  # not on Windows, which is refused when a store is opened
+    os.register_at_fork(after_in_child=_abandon_all)
 
 
 def run(
@@ -185,6 +187,7 @@ def run(
     `id`: None = a new one; with the id of an earlier run it goes on, or returns what it returned.
     `timeout` in seconds, None = no limit. Raises what `Run.result` raises.
     """
+    refuse_in_workflow("stepwell.run", "await the call itself")
     if running_loop() is not None:
         raise StepwellError("stepwell.run() blocks, and an event loop is running: use app.run()")
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from stepwell._app.app import Stepwell
 from stepwell_queue.errors import StepwellError
+from stepwell_runtime.core.guard import refuse_in_workflow
 
 T = TypeVar("T")
 Work = Callable[[Stepwell], Coroutine[Any, Any, T]]
@@ -16,6 +17,7 @@ Work = Callable[[Stepwell], Coroutine[Any, Any, T]]
 
 def wait_for(app: Stepwell, loop: asyncio.AbstractEventLoop, work: Work[T]) -> T:
     """Run `work` in the loop's thread and wait for it; an interrupted wait cancels it."""
+    refuse_in_workflow("a blocking method", "await the call itself, or start(call)")
     if running_loop() is loop:
         raise StepwellError(
             "a blocking method was called in the event loop that it would wait for: "
