@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -101,8 +102,10 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
             raise result.exception
         return Answer(result.exit_code, result.stdout, result.stderr)
 
+    level = logging.getLogger().level
     yield run
     structlog.reset_defaults()
+    logging.getLogger().setLevel(level)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -269,6 +270,38 @@ def test_a_terminal_of_another_encoding_shows_what_it_can(store: Path) -> None:
     told = shell("show", "parked", "--store", store, PYTHONIOENCODING="ascii")
     assert told.code == 0, told.stderr
     assert "\\xfc" in told.stdout
+
+
+def test_a_narrow_terminal_gets_a_line_per_run_with_its_whole_id(store: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [STEPWELL, "runs", "--store", store],
+        env=environment(COLUMNS="40", TERM="xterm", NO_COLOR="1"),
+        stdout=theirs,
+    ) as process:
+        os.close(theirs)
+        told = b""
+        try:
+            while part := os.read(ours, 65536):
+                told += part
+        except OSError:  # Linux says so when the other side is closed
+            pass
+        finally:
+            os.close(ours)
+    assert process.returncode == 0
+    lines = [line.split()[:3] for line in told.decode().splitlines()[2:]]
+    assert ["rolling_back", "shop_undo_slowly", "rolling_back"] in lines
+    assert len(lines) == len(shell("runs", "--store", store, "--json").json)
+
+
+def test_a_worker_logs_no_more_than_it_is_told_to(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+    shell("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--id", "note", "--store", store)
+    with serving(store, "--log-level", "error") as worker:
+        assert ended(store, "note") == "completed"
+        worker.send_signal(signal.SIGINT)
+        stdout, stderr = worker.communicate(timeout=30)
+    assert (worker.returncode, stdout, stderr) == (0, "", "the shop opens\n")
 
 
 def test_version_is_that_of_the_package() -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.cli.conftest import Cli
 
@@ -177,3 +178,16 @@ def test_a_value_whose_type_json_cannot_make_is_refused(cli: Cli, tmp_path: Path
     assert answer.stderr.count("\n") == 1
     assert answer.stderr.startswith("stepwell: argument 'thing' of odd_flow: ")
     assert not list(tmp_path.glob("*.db"))
+
+
+def test_a_module_that_configures_its_logs_is_left_alone(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own_logs.py").write_text(
+        "import stepwell, structlog\n"
+        "structlog.configure(processors=[structlog.processors.JSONRenderer()])\n"
+        "app = stepwell.Stepwell('a.db', include=[__name__])\n"
+        "@stepwell.workflow\n"
+        "async def own_logs_flow() -> None: pass\n"
+    )
+    assert cli("start", "own_logs:own_logs_flow", "--store", tmp_path / "a.db").code == 0
+    [processor] = structlog.get_config()["processors"]
+    assert isinstance(processor, structlog.processors.JSONRenderer)

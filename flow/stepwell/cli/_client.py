@@ -36,6 +36,6 @@ def existing(store: str) -> Path:
 
 def store_path(store: str) -> Path:
     try:
-        return path_of(store)
+        return path_of(store).absolute()
     except ValueError as error:
         raise Refusal(f"--store {error}") from None

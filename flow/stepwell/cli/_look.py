@@ -84,7 +84,7 @@ def runs(
         for run in found
     ]
     columns = ("id", "name", "status", "queue", "created", "took", "note")
-    out.console().print(out.table(None, columns, rows) if rows else "no runs")
+    out.put_table(None, columns, rows) if rows else out.put("no runs")
     if len(found) == limit:
         typer.echo(f"there may be more: --after {found[-1].id}", err=True)
 
@@ -155,7 +155,7 @@ def workers(store: StoreOption, as_json: JsonOption = False) -> None:
         for one in found
     ]
     columns = ("#", "name", "process", "state", "queues", "holds", "serves")
-    out.console().print(out.table(None, columns, rows) if rows else "no workers")
+    out.put_table(None, columns, rows) if rows else out.put("no workers")
 
 
 def prune(
@@ -202,7 +202,7 @@ def doctor(store: StoreOption, as_json: JsonOption = False) -> None:
         out.document([finding_shape(one) for one in found])
     elif found:
         rows = [(one.rule, one.run_id or "", out.one_line(one.detail)) for one in found]
-        out.console().print(out.table(None, ("rule", "run", "detail"), rows))
+        out.put_table(None, ("rule", "run", "detail"), rows)
     else:
         typer.echo("sound: no invariant is broken")
     if found:

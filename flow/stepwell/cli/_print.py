@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 WIDE = 10_000
 SHORT = 80
+FOLDED = 16
+GAP = 3
+# What is copied, typed again or compared is never broken or cut.
+WHOLE = ("#", "id", "path", "status", "state", "created", "at", "due", "sent", "took", "outcome")
 
 
 def document(value: Any) -> None:
@@ -22,23 +26,43 @@ def document(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def console() -> Console:
-    # Not cut to 80 columns when it goes into a pipe or a file: tables are as wide as they need.
-    width = None if sys.stdout.isatty() else WIDE
+def put(shown: RenderableType, least: int = 0) -> None:
+    """Print for people; `least` columns are used even where the terminal has fewer."""
+    console = _console(None if sys.stdout.isatty() else WIDE)
+    if least > console.width:
+        console = _console(least)
+    console.print(shown)
+
+
+def _console(width: int | None) -> Console:
+    # No markup: what is stored may look like it.
     return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
 
 
-def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+def put_table(
+    title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]
+) -> None:
     made = Table(
         title=title, box=box.SIMPLE_HEAD, title_justify="left", show_edge=False, pad_edge=False
     )
     for column in columns:
-        # What is copied and typed again is never cut or broken.
-        whole = column in ("id", "path", "#")
-        made.add_column(column, no_wrap=whole, overflow="fold")
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
-    return made
+        made.add_column(column, no_wrap=column in WHOLE, overflow="fold")
+    cells = [[_cell(*one) for one in zip(columns, row, strict=True)] for row in rows]
+    for line in cells:
+        made.add_row(*line)
+    least = GAP * (len(columns) - 1)
+    for column, *found in zip(columns, *cells, strict=True):
+        width = max(len(column), *(cell.cell_len for cell in found))
+        least += width if column in WHOLE else min(width, FOLDED)
+    put(made, least)
+
+
+def _cell(column: str, value: str | Text) -> Text:
+    if isinstance(value, Text):
+        return value
+    if column == "note":  # a listing has a line per run
+        return Text(value, no_wrap=True, overflow="ellipsis")
+    return Text(value)
 
 
 def when(moment: datetime | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,13 +21,12 @@ _WORDS = {
 
 
 def tell(run: Shape, full: bool) -> None:
-    console = out.console()
-    console.print(facts(run, full))
+    out.put(facts(run, full))
     longest = None if full else out.SHORT
-    tell_journal(console, run["journal"], longest)
-    tell_rest(console, run, longest)
+    tell_journal(run["journal"], longest)
+    tell_rest(run, longest)
     if run["failure"] is not None and full:
-        console.print(Text("\n".join(traceback_lines(run["failure"]))))
+        out.put(Text("\n".join(traceback_lines(run["failure"]))))
 
 
 def facts(run: Shape, full: bool) -> Table:
@@ -77,7 +75,7 @@ def arguments(given: Shape, longest: int | None) -> str:
     return ", ".join(parts)
 
 
-def tell_journal(console: Console, journal: list[Shape], longest: int | None) -> None:
+def tell_journal(journal: list[Shape], longest: int | None) -> None:
     rows = [
         (
             str(one["seq"]),
@@ -92,7 +90,7 @@ def tell_journal(console: Console, journal: list[Shape], longest: int | None) ->
         for one in journal
     ]
     columns = ("#", "at", "path", "what", "attempt", "took", "outcome", "value")
-    show(console, "Journal", columns, rows)
+    show("Journal", columns, rows)
 
 
 def what(one: Shape) -> str:
@@ -120,7 +118,7 @@ def said(one: Shape, longest: int | None) -> str:
     return out.compact(one["value"], longest)
 
 
-def tell_rest(console: Console, run: Shape, longest: int | None) -> None:
+def tell_rest(run: Shape, longest: int | None) -> None:
     open_rows = [
         (
             one["path"],
@@ -136,7 +134,7 @@ def tell_rest(console: Console, run: Shape, longest: int | None) -> None:
         )
         for one in run["open"]
     ]
-    show(console, "Open operations", ("path", "what", "due", "failures", ""), open_rows)
+    show("Open operations", ("path", "what", "due", "failures", ""), open_rows)
     unread = [
         (
             one["kind"].replace("_", " "),
@@ -146,12 +144,12 @@ def tell_rest(console: Console, run: Shape, longest: int | None) -> None:
         )
         for one in run["unread"]
     ]
-    show(console, "Sent to it and not taken", ("kind", "name", "sent", "value"), unread)
+    show("Sent to it and not taken", ("kind", "name", "sent", "value"), unread)
     children = [
         (one["parent_path"] or "", one["id"], one["name"], out.status(one["status"]))
         for one in run["children"]
     ]
-    show(console, "Children", ("path", "id", "name", "status"), children)
+    show("Children", ("path", "id", "name", "status"), children)
     audit = [
         (
             when(one["at"]),
@@ -161,15 +159,13 @@ def tell_rest(console: Console, run: Shape, longest: int | None) -> None:
         )
         for one in run["audit"]
     ]
-    show(console, "Asked by operators", ("at", "action", "actor", "reason"), audit)
+    show("Asked by operators", ("at", "action", "actor", "reason"), audit)
 
 
-def show(
-    console: Console, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
-) -> None:
+def show(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
     if rows:
-        console.print()
-        console.print(out.table(title, columns, rows))
+        out.put("")
+        out.put_table(title, columns, rows)
 
 
 def failure_line(failure: Shape) -> str:
