@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from stepwell_queue.contract import RecordKind
-from stepwell_queue.errors import StepwellError
 from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.attempt import Attempt
+from stepwell_runtime.codec import SerializationError
 from stepwell_runtime.core.branch import CallOp, OpState
+from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
 from stepwell_runtime.scope import StepScope
@@ -61,10 +62,11 @@ class LocalSteps:
     def run(self, work: Work) -> None:
         """Begin an attempt; the worker has a free place for it."""
         op, activation, worker = work.op, self._activation, self._worker
-        policy = work.policy
-        assert policy is not None
         assert isinstance(op, CallOp)
-        definition = op.definition
+        definition, timeout = op.definition, op.options.timeout
+        if timeout is None:
+            assert isinstance(definition, StepDefinition)
+            timeout = definition.timeout
         args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
         scope = StepScope(
             activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
@@ -74,9 +76,7 @@ class LocalSteps:
         def ended(value: Any, error: BaseException | None) -> None:
             self._ended(work, started, value, error)
 
-        work.attempt = Attempt(
-            definition, args, kwargs, scope, policy.timeout, worker.threads, ended
-        )
+        work.attempt = Attempt(definition, args, kwargs, scope, timeout, worker.threads, ended)
         work.stage = Stage.RUNNING
         work.begun = True
         self.queued -= 1
@@ -89,24 +89,26 @@ class LocalSteps:
         self.running -= 1
         work.attempt = None
         self._worker.step_done()
-        if not self._activation.ended:
-            self._activation.safely(self._take_outcome, work, started, value, error)
-
-    def _take_outcome(
-        self, work: Work, started: float, value: Any, error: BaseException | None
-    ) -> None:
+        if self._activation.ended:
+            return
         op = work.op
-        if op.state is OpState.ENDED:
-            self._activation.forget(work)
-        elif error is None:
+        if error is None and op.state is not OpState.ENDED:
             assert isinstance(op, CallOp)
             try:
                 data = self._worker.codec.encode(value, op.definition.its_result)
-            except StepwellError as refused:
-                refused.add_note(f"at path {op.path} of run {self._activation.id!r}")
-                self._failed(work, started, refused, final=True)
+            except SerializationError as refused:
+                error = refused
             else:
                 self._record(work, RecordKind.STEP_OK, data, started)
+                return
+        self._activation.safely(self._take_failure, work, started, error)
+
+    def _take_failure(self, work: Work, started: float, error: BaseException | None) -> None:
+        if work.op.state is OpState.ENDED or error is None:
+            self._activation.forget(work)
+        elif isinstance(error, SerializationError):
+            error.add_note(f"at path {work.op.path} of run {self._activation.id!r}")
+            self._failed(work, started, error, final=True)
         elif isinstance(error, RetryLater):
             self._postpone(work, error.delay)
         else:
@@ -122,7 +124,6 @@ class LocalSteps:
     def _failed(self, work: Work, started: float, error: BaseException, *, final: bool) -> None:
         work.failures += 1
         policy, op = work.policy, work.op
-        assert policy is not None
         data = self._worker.codec.encode_error(error, f"step {op.name!r}")
         if final or op.state is not OpState.OPEN or not policy.wants(error, work.failures):
             self._record(work, RecordKind.STEP_FAILED, data, started, attempt=work.failures)

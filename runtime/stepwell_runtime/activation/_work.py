@@ -31,7 +31,6 @@ class Work:
         "error",
         "failures",
         "op",
-        "policy",
         "row",
         "stage",
     )
@@ -46,11 +45,14 @@ class Work:
         self.begun = False  # an attempt has begun, in this claim or an earlier one
         self.attempt: Attempt | None = None
         self.child_id = ""
-        self.policy: Policy | None = None
-        if op.kind == "step":
-            assert isinstance(op, CallOp)
-            assert isinstance(op.definition, StepDefinition)
-            self.policy = Policy.of_call(op.definition, op.options)
+
+    @property
+    def policy(self) -> Policy:
+        """How a step is retried. Made when it fails, which is seldom."""
+        op = self.op
+        assert isinstance(op, CallOp)
+        assert isinstance(op.definition, StepDefinition)
+        return Policy.of_call(op.definition, op.options)
 
     def open_row(self) -> OpenOp:
         """Return what must be stored of it."""

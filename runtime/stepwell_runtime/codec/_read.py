@@ -41,10 +41,6 @@ def top_ref(data: bytes) -> str:
     return str(msgspec.msgpack.decode(outer.data)[0])
 
 
-def _raise_tuple(reader: Reader, data: memoryview) -> Any:
-    return tuple(reader.decode(data))
-
-
 def pairs(flat: list[Any]) -> zip[tuple[Any, Any]]:
     if len(flat) % 2:
         raise Unreadable("a mapping with a key that has no value: the data is damaged")
@@ -74,7 +70,6 @@ def _raise_str(reader: Reader, data: memoryview) -> Any:
 
 
 raisers: Final[dict[int, Raiser]] = {
-    tags.TUPLE: _raise_tuple,
     tags.MAP: _raise_map,
     tags.OBJECT: _raise_object,
     tags.ENUM: _raise_object,

@@ -41,7 +41,7 @@ from stepwell_runtime.core.commands import (
 )
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
-from stepwell_runtime.definitions import Definition, StepDefinition
+from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -285,7 +285,9 @@ class Execution:
             value = self.codec.decode(
                 record.value, definition.result_type, where=definition.its_result
             )
-            return value, self._register_own_undo(definition, value)
+            if isinstance(definition, StepDefinition) and definition.compensate is not None:
+                return value, self._register_own_undo(definition.compensate, value)
+            return value, None
         if kind == RecordKind.TIMER:
             return self._timer_outcome(op)
         if kind == RecordKind.STARTED:
@@ -311,15 +313,13 @@ class Execution:
             return self.codec.decode(default), None
         return None, SignalTimeout(command.name, command.timeout or 0.0)
 
-    def _register_own_undo(self, definition: Definition, value: Any) -> BaseException | None:
-        if (
-            not isinstance(definition, StepDefinition)
-            or definition.compensate is None
-            or self.rolling_back
-        ):
+    def _register_own_undo(
+        self, compensate: Callable[[Any], Any], value: Any
+    ) -> BaseException | None:
+        if self.rolling_back:
             return None
         try:
-            self.register_undo(definition.compensate(value))
+            self.register_undo(compensate(value))
         except Exception as error:  # noqa: BLE001 - user code: raised where the step is awaited
             return error
         return None
@@ -739,8 +739,7 @@ class Execution:
         # Asked for in this very delivery, so the driver cannot have begun it.
         unseen = op.opened_after == self.seq
         if not unseen and (
-            op.kind in ("child", "start")
-            or (op.kind in ("step", "remote") and _must_finish(op))
+            op.kind in ("child", "start") or (op.kind in ("step", "remote") and _must_finish(op))
         ):
             op.state = OpState.SETTLING
             return
