@@ -1,0 +1,44 @@
+"""What workflow code asked for, in order, and between which deliveries."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from stepwell_queue.contract import Record
+from stepwell_runtime.core.branch import Branch
+from stepwell_runtime.core.commands import CallCommand, GroupCommand, SleepCommand, WaitCommand
+from stepwell_runtime.core.execution import Execution
+
+Events = list[tuple[Any, ...]]
+
+
+class Watched(Execution):
+    """An execution that notes every delivery and every command of its code."""
+
+    everything: ClassVar[list[tuple[str, Events]]] = []
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.events: Events = []
+        super().__init__(*args, **options)
+        self.everything.append((self.facts.id, self.events))
+
+    def deliver(self, record: Record) -> None:
+        self.events.append(("delivered", record.seq, record.kind, record.path, record.name))
+        super().deliver(record)
+
+    def _ask(self, branch: Branch, command: Any) -> None:
+        self.events.append(("asked", branch.prefix, branch.position, *described(command)))
+        super()._ask(branch, command)
+
+
+def described(command: Any) -> tuple[Any, ...]:
+    word = type(command).__name__
+    if isinstance(command, CallCommand):
+        return word, command.definition.name, command.args
+    if isinstance(command, GroupCommand):
+        return word, command.mode, len(command.branches), command.limit
+    if isinstance(command, SleepCommand):
+        return word, command.delay
+    if isinstance(command, WaitCommand):
+        return word, command.name, command.timeout
+    return (word,)

@@ -1,0 +1,198 @@
+"""Whether what a run left behind could have come about without a crash.
+
+Its journal is delivered to a fresh execution, record by record. What a record says must be possible
+where the code stands, and at the end the code must have come to the stored outcome.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from stepwell_queue.contract import History, Record, RecordKind, Rollback, Status
+from stepwell_runtime.core.branch import CallOp, Op, OpState
+from stepwell_runtime.launch import decode_arguments, decode_each
+from tests.property.asked import Events, Watched
+from tests.property.shapes import Broken, shaped
+from tests.property.world import START, Scenario, codec
+
+OUTCOME_KINDS = frozenset(
+    (
+        RecordKind.STEP_OK,
+        RecordKind.STEP_FAILED,
+        RecordKind.STEP_CUT,
+        RecordKind.TIMER,
+        RecordKind.CHILD_OK,
+        RecordKind.CHILD_FAILED,
+        RecordKind.CHILD_CANCELLED,
+        RecordKind.STARTED,
+    )
+)
+RETURNS_ITS_LABEL = frozenset(
+    ("note", "plain", "slow", "interruptible", "book", "remote", "job", "flaky")
+)
+CHILD_STATUS = {
+    RecordKind.CHILD_OK: Status.COMPLETED,
+    RecordKind.CHILD_FAILED: Status.FAILED,
+    RecordKind.CHILD_CANCELLED: Status.CANCELLED,
+}
+
+
+class Replay:
+    """Delivers the journal of one run of `shaped` to fresh code, and checks each record."""
+
+    def __init__(self, scenario: Scenario, histories: dict[str, History], run_id: str) -> None:
+        self.scenario, self.histories, self.history = scenario, histories, histories[run_id]
+        run = self.history.run
+        args, kwargs = decode_arguments(codec, shaped.definition, run.args, trusted=True)
+        facts: Any = SimpleNamespace(
+            id=run.id, workflow=run.name, created_at=datetime.fromtimestamp(run.created, UTC)
+        )
+        self.execution = Watched(
+            lambda: shaped.definition.fn(*args, **kwargs),
+            facts,
+            seed=f"{run.id}/{run.nonce}/0",
+            now=run.created,
+            codec=codec,
+            context=Context(),
+        )
+        self.signals = 0
+
+    def check(self) -> Events:
+        """Return what the code asked for and was told; fails where that is not possible."""
+        try:
+            return self._check()
+        finally:
+            self.execution.close()
+
+    def _check(self) -> Events:
+        execution = self.execution
+        execution.begin()
+        recorded: set[str] = set()
+        for seq, record in enumerate(self.history.journal):
+            assert record.seq == seq, f"the journal has {record.seq} at {seq}"
+            assert execution.stuck is None, execution.stuck
+            if record.path:
+                assert record.path not in recorded, f"{record.path} is recorded twice"
+                recorded.add(record.path)
+            self._check_record(record)
+            execution.deliver(record)
+        assert execution.stuck is None, execution.stuck
+        self._check_end()
+        return execution.events
+
+    def _check_record(self, record: Record) -> None:
+        kind = RecordKind(record.kind)
+        if kind in OUTCOME_KINDS and record.path:
+            op = self.execution.ops.get(record.path)
+            if op is not None:
+                self._check_outcome(kind, op, record)
+            else:
+                # On its way into the journal while another outcome ended what it was for.
+                assert self.execution.was_asked(record.path), f"{record} is for nothing"
+        elif kind == RecordKind.SIGNAL:
+            self._check_signal(record)
+        elif kind == RecordKind.CANCEL:
+            self._check_cancel(record)
+        elif kind == RecordKind.FAILURE:
+            assert self.execution.wants_rollback
+            assert not self.execution.rolling_back
+        else:
+            assert kind in CHILD_STATUS, record
+            self._check_child(kind, record.name, record)
+
+    def _check_outcome(self, kind: RecordKind, op: Op, record: Record) -> None:
+        if kind == RecordKind.TIMER:
+            assert op.due is not None, record
+            assert op.state is OpState.OPEN, record
+            assert record.at >= op.due, record
+        elif kind == RecordKind.STARTED:
+            assert record.value.decode() in self.histories
+        elif kind in CHILD_STATUS:
+            child_id = f"{self.history.run.id}/{record.path}"
+            if child_id in self.histories:
+                self._check_child(kind, child_id, record)
+            else:
+                assert op.state is OpState.SETTLING, "a child that was never started has ended"
+        else:
+            self._check_step(kind, op, record)
+
+    def _check_step(self, kind: RecordKind, op: Op, record: Record) -> None:
+        assert isinstance(op, CallOp)
+        args, _ = decode_each(codec, op.definition, op.args, trusted=True)
+        if kind == RecordKind.STEP_CUT:
+            assert op.state is OpState.SETTLING, "a step was cut and its branch was not cancelled"
+        elif kind == RecordKind.STEP_OK:
+            assert op.name in RETURNS_ITS_LABEL or (op.name == "revert" and not args[1]), record
+            assert codec.decode(record.value) == (None if op.name == "revert" else args[0])
+            assert record.attempt == (args[1] + 1 if op.name == "flaky" else 1), record
+        else:
+            error = codec.decode_error(record.value)
+            assert isinstance(error, Broken), error
+            if op.name == "revert":
+                assert args[1]
+                assert record.attempt == 2
+            elif op.name == "flaky":
+                assert op.state is OpState.SETTLING, "a step gave up that had attempts left"
+                assert record.attempt <= args[1]
+            else:
+                assert op.name == "broken"
+                assert record.attempt == 1
+
+    def _check_child(self, kind: RecordKind, child_id: str, record: Record) -> None:
+        child = self.histories[child_id].run
+        assert CHILD_STATUS[kind] == child.status, (record, child)
+        assert record.value == child.value
+        assert child.parent_id == self.history.run.id
+
+    def _check_signal(self, record: Record) -> None:
+        sent = [send for send in self.scenario.sends if send.what != "cancel"]
+        sent.sort(key=lambda send: send.after)
+        send = sent[self.signals]
+        self.signals += 1
+        assert (record.name, codec.decode(record.value)) == (send.what, send.value)
+        assert record.at >= START + send.after
+
+    def _check_cancel(self, record: Record) -> None:
+        deadline = self.history.run.deadline
+        if record.name == "deadline":
+            assert deadline is not None
+            assert record.at >= deadline
+        elif self.history.run.parent_id is None:
+            times = [send.after for send in self.scenario.sends if send.what == "cancel"]
+            assert record.at >= START + min(times)
+
+    def _check_end(self) -> None:
+        execution, run = self.execution, self.history.run
+        assert execution.finished, f"the code goes on after its journal: {execution.waits_for()}"
+        outcome = execution.outcome
+        assert outcome is not None
+        assert Status(run.status).name.lower() == outcome.verdict
+        if outcome.verdict == "completed":
+            assert run.value == outcome.value
+        elif outcome.verdict == "failed":
+            assert told(codec.decode_error(run.value)) == told(outcome.error)
+        assert not execution.ops, f"left open: {execution.waits_for()}"
+        self._check_undos()
+
+    def _check_undos(self) -> None:
+        execution, run = self.execution, self.history.run
+        undone = [
+            int(record.path[1:].partition(".")[0])
+            for record in self.history.journal
+            if record.path.startswith("~")
+        ]
+        wanted = [undo.index for undo in reversed(execution.undos) if not undo.discarded]
+        if not execution.rolling_back:
+            assert not undone
+            assert run.rollback == Rollback.NONE
+        else:
+            assert undone == wanted
+            failed = bool(execution.undo_errors)
+            assert run.rollback == (Rollback.INCOMPLETE if failed else Rollback.COMPLETE)
+
+
+def told(error: BaseException | None) -> tuple[str, str]:
+    return type(error).__name__, str(error)

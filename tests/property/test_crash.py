@@ -1,0 +1,137 @@
+"""Killed after any of its commits, a run ends as it could have ended without that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from stepwell_queue.contract import History, Record, RecordKind, Status
+from tests.property.possible import Replay, told
+from tests.property.shapes import SIGNALS, Node, local_shapes, shapes
+from tests.property.world import MAIN, Life, Remains, Scenario, Send, codec, live
+
+SOAK = os.environ.get("STEPWELL_SOAK", "") not in ("", "0")
+# It ends whatever waits for what never comes.
+LAST_CANCEL = Send(90.25, "cancel", 0)
+
+pytestmark = [pytest.mark.blocking, pytest.mark.timeout(3600)]
+
+some = settings(
+    max_examples=500 if SOAK else 20,
+    deadline=None,
+    derandomize=not SOAK,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, nodes: st.SearchStrategy[Node]) -> Scenario:
+    times = draw(st.lists(st.integers(0, 8), max_size=4))
+    words = [*SIGNALS, *SIGNALS, "cancel"]
+    # No two at one time, and none when a timer ends, so that their order is certain.
+    sends = [
+        Send(time + (index + 1) / 16, draw(st.sampled_from(words)), index)
+        for index, time in enumerate(times)
+    ]
+    return Scenario(
+        draw(nodes),
+        (*sends, LAST_CANCEL),
+        draw(st.sampled_from([None, None, 5.5])),
+        draw(st.sampled_from([1000, 0])),
+    )
+
+
+@contextmanager
+def scratch() -> Generator[Path, None, None]:
+    folder = Path(tempfile.mkdtemp(prefix="stepwell-lives-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def outcome(record: Record) -> Any:
+    """What a record delivers, apart from its time; errors by what they say."""
+    value: Any = record.value
+    if record.kind in (RecordKind.STEP_FAILED, RecordKind.FAILURE):
+        value = told(codec.decode_error(record.value))
+    return record.kind, record.path, record.name, value, record.attempt, record.digest
+
+
+def ending(history: History) -> Any:
+    run = history.run
+    value: Any = run.value
+    if run.status == Status.FAILED:
+        value = told(codec.decode_error(run.value))
+    return run.status, run.rollback, value, [outcome(record) for record in history.journal]
+
+
+def check(scenario: Scenario, life: Life) -> None:
+    assert life.findings == []
+    assert MAIN in life.histories
+    replayed = {}
+    for id, history in life.histories.items():
+        run = history.run
+        assert Status(run.status).terminal, f"{id} is {run.status_name}: {run.waiting}"
+        assert not history.open_ops, f"{id} has ended with {history.open_ops}"
+        if run.name == "shaped" and (history.journal or run.status != Status.CANCELLED):
+            replayed[id] = Replay(scenario, life.histories, id).check()
+    for id, events in life.asked:
+        assert events == replayed[id][: len(events)], f"{id} asked for something else on replay"
+    most = life.lives - 1
+    for attempt, count in Counter(life.executed).items():
+        assert count <= 1 + most, f"{attempt} was executed {count} times in {life.lives} lives"
+
+
+@some
+@given(scenario=scenarios(local_shapes()))
+def test_killed_after_any_commit_a_run_of_quick_steps_ends_exactly_as_without(
+    scenario: Scenario,
+) -> None:
+    with scratch() as folder:
+        whole = live(scenario, folder, keep=True)
+        check(scenario, whole)
+        expected = ending(whole.histories[MAIN])
+        for index, remains in enumerate(whole.remains):
+            life = live(scenario, folder / str(index), remains)
+            check(scenario, life)
+            assert ending(life.histories[MAIN]) == expected, f"killed after commit {index}"
+
+
+@some
+@given(scenario=scenarios(shapes()))
+def test_killed_after_any_commit_a_run_ends_as_it_could_have_without(scenario: Scenario) -> None:
+    with scratch() as folder:
+        whole = live(scenario, folder, keep=True)
+        check(scenario, whole)
+        for index, remains in enumerate(whole.remains):
+            check(scenario, live(scenario, folder / str(index), remains))
+
+
+@some
+@given(scenario=scenarios(shapes()), seed=st.integers(0, 1_000_000))
+def test_killed_again_and_again_a_run_ends_as_it_could_have_without(
+    scenario: Scenario, seed: int
+) -> None:
+    chance = Random(seed)
+    with scratch() as folder:
+        remains: Remains | None = None
+        for number in range(6):
+            life = live(scenario, folder / str(number), remains, keep=True)
+            check(scenario, life)
+            if not life.remains:
+                break
+            remains = chance.choice(life.remains[:10])

@@ -1,0 +1,220 @@
+"""Lives of a worker on one file, in virtual time, each of which any commit may have cut short.
+
+Every commit of a life is copied before anybody hears of it; a copy is where another life starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+from stepwell_queue.contract import CancelRun, Finding, History, Kind, RunFilter, SendSignal
+from stepwell_queue.errors import RunEnded
+from stepwell_queue.sqlite.store import SqliteStore, open_sqlite
+from stepwell_runtime.activation import _activation
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.definitions import CallOptions, registry
+from stepwell_runtime.engine import Engine
+from stepwell_runtime.worker import Worker, WorkerSettings
+from tests.property import clock as virtual
+from tests.property.asked import Events, Watched
+from tests.property.clock import VirtualClock
+from tests.property.commits import (
+    copy_database,
+    leave_lock_of_the_dead,
+    remove_lock_of_the_dead,
+    watching,
+)
+from tests.property.shapes import Execution, Node, clock_of_worker, executions, shaped
+
+START = 1_000_000.0
+MAIN = "main"
+KINDS = (Kind.TASK, Kind.WORKFLOW, Kind.STEP)
+codec = Codec()
+
+
+@dataclass(frozen=True)
+class Send:
+    """What somebody outside says to the main run, `after` seconds from its start."""
+
+    after: float
+    what: str  # the name of a signal, or "cancel"
+    value: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A shape, what happens to it from outside, and the worker that it has."""
+
+    node: Node
+    sends: tuple[Send, ...] = ()
+    deadline: float | None = None
+    cache: int = 1000
+    step_concurrency: int | None = None
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is left when the process is killed after a commit."""
+
+    database: Path
+    token: str
+    now: float
+    executed: tuple[Execution, ...]
+    lives: int
+
+
+@dataclass(frozen=True)
+class Life:
+    """What came of a life that reached its rest."""
+
+    histories: dict[str, History]
+    findings: list[Finding]
+    remains: list[Remains]
+    executed: list[Execution]  # in all lives so far
+    asked: list[tuple[str, Events]]  # by run id, for each time that its code was begun
+    lives: int
+
+
+class _Ids:
+    def __init__(self, life: int) -> None:
+        self._life, self._count = life, 0
+
+    def run_id(self) -> str:
+        self._count += 1
+        return f"run-{self._life}-{self._count}"
+
+    def nonce(self) -> int:
+        self._count += 1
+        return self._life * 1000 + self._count
+
+
+class _World:
+    """One life, while it lasts."""
+
+    def __init__(
+        self, scenario: Scenario, folder: Path, before: Remains | None, *, keep: bool
+    ) -> None:
+        self.scenario, self.folder, self.keep = scenario, folder, keep
+        self.lives = 1 if before is None else before.lives + 1
+        self.began = START if before is None else before.now
+        self.clock = VirtualClock(self.began)
+        self.database = folder / f"life-{self.lives}.db"
+        self.executed = [] if before is None else list(before.executed)
+        self.remains: list[Remains] = []
+        self.token = ""
+
+    def committed(self) -> None:
+        if self.keep and self.token:
+            copy = self.folder / f"life-{self.lives}-{len(self.remains)}.db"
+            copy_database(self.database, copy)
+            now, executed = self.clock.now(), tuple(self.executed)
+            self.remains.append(Remains(copy, self.token, now, executed, self.lives))
+
+    async def live(self) -> Life:
+        store = await open_sqlite(
+            self.database,
+            durability="process",
+            clock=self.clock,
+            ids=_Ids(self.lives),
+            lease=1000.0,
+            factory=watching(self.committed),
+        )
+        self.token = store._context.token
+        try:
+            # A start has the same nonce whenever it is tried, so that chance is the same too.
+            engine = Engine(store, app=None, codec=codec, clock=self.clock, ids=_Ids(0))
+            worker = self._worker(engine)
+            await worker.start()
+            engine.attach(worker)
+
+            def in_threads() -> bool:
+                return store._group._busy or worker.threads.borrowed_tokens > 0
+
+            self.clock.busy = in_threads
+            sending = self._send(store, engine)
+            await self.clock.rest()
+            await asyncio.gather(*sending)
+            self.keep = False
+            await worker.stop()
+            return await self._result(store)
+        finally:
+            await store.close()
+
+    def _worker(self, engine: Engine) -> Worker:
+        @contextlib.asynccontextmanager
+        async def lifespan() -> AsyncGenerator[None, None]:
+            clock_of_worker.set(self.clock)
+            executions.set(self.executed)
+            yield
+
+        return engine.worker(
+            WorkerSettings(
+                registry.select(frozenset((shaped.definition.module,))),
+                queues=("default", "elsewhere"),
+                lifespan=lifespan,
+                cache=self.scenario.cache,
+                step_concurrency=self.scenario.step_concurrency,
+                grace=0.0,
+            )
+        )
+
+    def _send(self, store: SqliteStore, engine: Engine) -> list[asyncio.Task[None]]:
+        """Say what is not certain to have been said: a sender repeats what was not acknowledged."""
+        tasks: list[asyncio.Task[None]] = []
+
+        async def begin() -> None:
+            options = CallOptions(id=MAIN, deadline=self.scenario.deadline)
+            await engine.start(shaped.definition, (self.scenario.node,), {}, options)
+
+        async def say(send: Send, index: int) -> None:
+            now, value = self.clock.now(), codec.encode(send.value, "what is sent")
+            with contextlib.suppress(RunEnded):
+                if send.what == "cancel":
+                    await store.do(CancelRun(MAIN, f"send-{index}", value, now))
+                else:
+                    await store.do(SendSignal(MAIN, f"send-{index}", send.what, value, now))
+
+        def at(when: float, action: Callable[[], Coroutine[object, object, None]]) -> None:
+            if when >= self.began:
+                loop = asyncio.get_running_loop()
+                self.clock.call_at(when, lambda: tasks.append(loop.create_task(action())))
+
+        at(START, begin)
+        for index, send in enumerate(self.scenario.sends):
+            at(START + send.after, partial(say, send, index))
+        return tasks
+
+    async def _result(self, store: SqliteStore) -> Life:
+        histories: dict[str, History] = {}
+        for run in await store.list_runs(RunFilter(kinds=KINDS, limit=1000)):
+            history = await store.history(run.id)
+            assert history is not None
+            histories[run.id] = history
+        findings = await store.doctor()
+        asked = Watched.everything
+        return Life(histories, findings, self.remains, self.executed, asked, self.lives)
+
+
+def live(
+    scenario: Scenario, folder: Path, before: Remains | None = None, *, keep: bool = False
+) -> Life:
+    """Live from nothing, or from what is left of another life, until nothing moves any more.
+
+    `keep`: keep what each commit would have left behind.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    world = _World(scenario, folder, before, keep=keep)
+    if before is not None:
+        copy_database(before.database, world.database)
+        leave_lock_of_the_dead(before.token)
+    with patch.object(_activation, "Execution", Watched), patch.object(Watched, "everything", []):
+        life = virtual.run(world.clock, world.live)
+    if before is not None:
+        remove_lock_of_the_dead(before.token)
+    return life
