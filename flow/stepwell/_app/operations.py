@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from stepwell import _options as check
-from stepwell._app.fitting import refuse_unfit
 from stepwell._app.views import STATUSES, History, RunInfo, RunStatus, history_of, run_info
 from stepwell._signals import Signal, named
 from stepwell_queue.contract import Finding, RunFilter, Status, WorkerInfo
 from stepwell_queue.errors import RunNotFound
 from stepwell_runtime.definitions import Seconds
+from stepwell_runtime.fitting import refuse_unfit
 
 if TYPE_CHECKING:
     from stepwell_runtime.codec import Codec

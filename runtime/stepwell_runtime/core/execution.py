@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from stepwell_queue.contract import Record, RecordKind
-from stepwell_runtime.codec import Codec, DecodingError
+from stepwell_runtime.codec import Codec, DecodingError, SerializationError
 from stepwell_runtime.core.branch import (
     Branch,
     CallOp,
@@ -52,6 +52,7 @@ from stepwell_runtime.errors import (
     SignalTimeout,
     StepFailed,
 )
+from stepwell_runtime.fitting import fits
 from stepwell_runtime.launch import decode_each, digest_of, encode_each
 from stepwell_runtime.scope import RunFacts, current
 
@@ -365,10 +366,14 @@ class Execution:
     def _signal_outcome(self, op: Op, data: bytes) -> tuple[Any, BaseException | None]:
         assert isinstance(op.command, WaitCommand)
         where = f"signal {op.name!r}"
+        wanted = op.command.type
         try:
-            return self.codec.decode(data, op.command.type, trusted=False, where=where), None
-        except DecodingError as error:
+            value = self.codec.decode(data, wanted, trusted=False, where=where)
+            if not fits(value, wanted):
+                value = self.codec.convert(value, wanted, where)
+        except (DecodingError, SerializationError) as error:
             return None, error
+        return value, None
 
     def _deliver_detached(self, record: Record) -> None:
         for op in self._known_detached().ended(record):
