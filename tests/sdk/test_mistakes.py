@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.blocking,
     # What refuses calls in a workflow, such as asyncio.gather, leaves them unawaited.
     pytest.mark.filterwarnings("ignore:the .* call .* never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine .*_wrap_awaitable. was never:RuntimeWarning"),
 ]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "errors.md"
 ROW = re.compile(r"^\| (?P<what>.+?) \| `(?P<error>\w+)` \| (?P<message>.+?) \|$", re.MULTILINE)
