@@ -54,12 +54,12 @@ class Call(Generic[R_co]):
         self.args = args
         self.kwargs = kwargs
         self.options = options
-        self._built: tuple[CodeType, int] | None = None
+        self._built: tuple[CodeType, int] | None
         scope = current.get()
-        if scope is not None and not isinstance(scope, StepScope):
-            frame = sys._getframe(
-                2
-            )  # past the decorated function (or with_options): the user's line
+        if scope is None or isinstance(scope, StepScope):
+            self._built = None
+        else:
+            frame = sys._getframe(2)  # past the decorated function (or with_options): the user's
             self._built = frame.f_code, frame.f_lasti
 
     def __await__(self) -> Generator[Any, Any, R_co]:
@@ -71,7 +71,7 @@ class Call(Generic[R_co]):
         return f"<{self.word} call {self.definition.name}({', '.join(values)})>"
 
     def __del__(self) -> None:
-        built: tuple[CodeType, int] | None = getattr(self, "_built", None)
+        built = self._built
         if built is not None:
             code, instruction = built
             warnings.warn_explicit(

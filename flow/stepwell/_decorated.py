@@ -36,6 +36,8 @@ class Decorated:
     def __init__(self, definition: Definition) -> None:
         functools.update_wrapper(cast("Callable[..., Any]", self), definition.fn)
         self.definition = definition
+        # How many positional arguments fit without binding; none where keywords are needed.
+        self._fewest, self._most = definition.plain_arity or (1, 0)
 
     @property
     def name(self) -> str:
@@ -63,8 +65,7 @@ class Step(Decorated, Generic[P, R_co, F_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> StepCall[R_co]:
         definition = self.definition
-        arity = definition.plain_arity
-        if kwargs or arity is None or not arity[0] <= len(args) <= arity[1]:
+        if kwargs or not self._fewest <= len(args) <= self._most:
             definition.bind(args, kwargs)
         return StepCall(definition, args, kwargs)
 
@@ -90,8 +91,7 @@ class Task(Decorated, Generic[P, R_co, F_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall[R_co]:
         definition = self.definition
-        arity = definition.plain_arity
-        if kwargs or arity is None or not arity[0] <= len(args) <= arity[1]:
+        if kwargs or not self._fewest <= len(args) <= self._most:
             definition.bind(args, kwargs)
         return TaskCall(definition, args, kwargs)
 
@@ -117,8 +117,7 @@ class Workflow(Decorated, Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowCall[R_co]:
         definition = self.definition
-        arity = definition.plain_arity
-        if kwargs or arity is None or not arity[0] <= len(args) <= arity[1]:
+        if kwargs or not self._fewest <= len(args) <= self._most:
             definition.bind(args, kwargs)
         return WorkflowCall(definition, args, kwargs)
 
