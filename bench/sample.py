@@ -18,6 +18,7 @@ from bench.floor import measure_floor
 from bench.load import measure
 from bench.reconcile import reconcile
 from bench.spec import Floor, Measured, Spec, Unreconciled
+from stepwell_runtime.tuning import worker_process
 
 WARM_UP: Final = 256
 """Executions that every measuring process discards first, in a file of their own."""
@@ -29,7 +30,8 @@ async def measure_part(spec: Spec, folder: Path) -> Measured:
     warm_up = msgspec.structs.replace(spec, executions=min(spec.executions, WARM_UP), loop_load=0.0)
     await measure(warm_up, folder / "warm-up.db")
     gc.collect()
-    return await measure(spec, folder / "sample.db")
+    with worker_process():  # as `await app.worker().run()` does
+        return await measure(spec, folder / "sample.db")
 
 
 async def reconcile_part(spec: Spec, folder: Path, measured: Measured) -> list[float]:

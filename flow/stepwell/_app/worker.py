@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -19,13 +18,13 @@ from stepwell._app.retention import keep_pruned
 from stepwell._app.shutdown import StopRequests
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.definitions import Definition, Seconds
+from stepwell_runtime.tuning import worker_process
 
 if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
     from stepwell_queue.contract import Identity
     from stepwell_runtime import worker as runtime
 
-SWITCH_INTERVAL = 0.0005
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ class Worker:
             raise StepwellError("this worker is running already: make another with app.worker()")
         app, options = self._app, self._options
         lifespan = app.settings.lifespan
-        from stepwell_runtime.worker import WorkerSettings
+        from stepwell_runtime.tuning import worker_process
+from stepwell_runtime.worker import WorkerSettings
 
         settings = WorkerSettings(
             definitions=app.definitions() if self._serving is None else self._serving,
@@ -144,9 +144,7 @@ class Worker:
         async with AsyncExitStack() as stack:
             if not self._app.opened:
                 await stack.enter_async_context(self._app)
-            stack.callback(sys.setswitchinterval, sys.getswitchinterval())
-            # A busy loop otherwise makes the store's writer thread wait 5 ms for each hand-over.
-            sys.setswitchinterval(SWITCH_INTERVAL)
+            stack.enter_context(worker_process())
             requests = stack.enter_context(StopRequests())
             async with self:
                 await requests.first.wait()
