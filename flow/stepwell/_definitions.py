@@ -21,15 +21,17 @@ def common_fields(
     """Return the fields that every definition has; raise DefinitionError for what cannot be one."""
     refuse_unfit(fn, word)
     signature = signature_of(fn, word)
-    code = getattr(inner_function(fn), "__code__", None)
+    # Unwrapped: else all that one decorator wraps would seem to stand in one place.
+    inner = inspect.unwrap(inner_function(fn))
+    code = getattr(inner, "__code__", None)
     return {
         "fn": fn,
         "name": durable_name(fn, word, name),
         "version": checked(word, fn, check.whole, version, "version", 1, 2**31 - 1),
         "queue": checked(word, fn, check.text, queue, "queue"),
         "is_async": is_async(fn),
-        "module": getattr(inner_function(fn), "__module__", None) or "",
-        "file": "<built-in>" if code is None else code.co_filename,
+        "module": getattr(inner, "__module__", None) or "",
+        "file": shown(inner) if code is None else code.co_filename,
         "line": 0 if code is None else code.co_firstlineno,
         "signature": signature,
         "plain_arity": plain_arity(signature),

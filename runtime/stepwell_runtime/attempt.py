@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Generator
 from contextvars import Context
@@ -135,7 +136,11 @@ class Attempt:
 
     async def _in_thread(self) -> Any:
         call = functools.partial(self._definition.fn, *self._args, **self._kwargs)
-        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
+        value: Any = await anyio.to_thread.run_sync(
+            call, abandon_on_cancel=True, limiter=self._limiter
+        )
+        # A plain function may wrap an async one without saying so.
+        return await value if inspect.isawaitable(value) else value
 
 
 class _InContext:

@@ -102,6 +102,22 @@ async def test_a_plain_function_that_returns_an_awaitable_is_awaited() -> None:
     assert await later() == 8
 
 
+@step
+def wraps_an_async_one(number: int) -> Any:
+    return double.fn(number)
+
+
+@workflow
+async def wraps() -> int:
+    number: int = await wraps_an_async_one(4)
+    return number
+
+
+async def test_what_a_plain_step_wraps_is_awaited_in_a_workflow_too(app: Stepwell) -> None:
+    async with app:
+        assert await app.run(wraps(), timeout=20) == 8
+
+
 async def test_the_exception_of_a_plain_step_arrives_unchanged() -> None:
     @step
     def fail() -> None:

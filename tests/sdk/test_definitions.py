@@ -162,6 +162,28 @@ def test_a_wrapped_coroutine_function_is_async() -> None:
     assert not definition(step(name="plain")(lambda: 1)).is_async
 
 
+def test_the_place_is_that_of_the_function_and_not_of_what_wraps_it() -> None:
+    def wrap(fn: Callable[[], int]) -> Callable[[], int]:
+        @functools.wraps(fn)
+        def wrapper() -> int:
+            return fn()
+
+        return wrapper
+
+    @step
+    @wrap
+    def one() -> int:
+        return 1
+
+    @step
+    @wrap
+    def two() -> int:
+        return 2
+
+    assert definition(one).place != definition(two).place
+    assert definition(one).place.startswith(__file__)
+
+
 class Adder:
     async def __call__(self, number: int) -> int:
         return number
