@@ -87,7 +87,7 @@ class Worker:
             raise StepwellError("this worker is running already: make another with app.worker()")
         app, options = self._app, self._options
         lifespan = app.settings.lifespan
-                from stepwell_runtime.worker import WorkerSettings
+        from stepwell_runtime.worker import WorkerSettings
 
         settings = WorkerSettings(
             definitions=app.definitions() if self._serving is None else self._serving,
