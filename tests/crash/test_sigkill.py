@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,7 +53,8 @@ def test_runs_under_sigkill_all_end_and_no_step_is_recorded_twice(
     with Fleet(file, tmp_path / "effects", workers, rng) as fleet:
         runs = scale(360, 1080)
         results = asyncio.run(_work(file, fleet, runs, kills=scale(6, 12), rng=rng))
-        assert fleet.terminate() == [0] * workers
+        # One that was started only just now has no handler for SIGTERM yet.
+        assert set(fleet.terminate()) <= {0, -signal.SIGTERM}
     histories, findings = asyncio.run(_read_all(file))
     problems = [*_wrong_results(results), *findings, *_repeated(histories)]
     problems += _wrong_effects(fleet, histories)
