@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from stepwell_runtime import worker as runtime
 
 
-
 @dataclass(frozen=True)
 class WorkerOptions:
     queues: tuple[str, ...]
