@@ -1,0 +1,83 @@
+"""What the pages say is so: their code runs, prints what they show, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import FENCE, ROOT, blocks, name_of, pages
+
+FOLLOW = Path(__file__).with_name("follow.py")
+# The reference shows fragments; tests of its own compare it with the code.
+FOLLOWED = [
+    page
+    for page in pages()
+    if "reference" not in page.parts
+    and any(block.language in ("python", "output") for block in blocks(page))
+]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
+def test_the_code_of_a_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
+    bin = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(FOLLOW), str(page)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def anchors(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in HEADING.findall(text)
+    }
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    for link in LINK.findall(text):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: no such file"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    linked = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in LINK.findall(index)}
+    shown = {page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts}
+    assert shown - {ROOT / "docs" / "index.md"} <= linked
+
+
+def test_decisions_are_numbered_without_gap_and_say_what_and_why() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [int(path.name[:3]) for path in decisions]
+    assert numbers == list(range(1, len(decisions) + 1))
+    for path in decisions:
+        text = path.read_text("utf-8")
+        assert re.match(rf"# {path.name[:3]} \S.+\n", text), f"{path.name} has no title"
+        for part in ("Context", "Decision", "Consequences"):
+            assert f"\n## {part}\n" in text, f"{path.name} says nothing of {part}"
+
+
+def test_the_example_of_the_readme_is_short() -> None:
+    [example] = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
+    code = [line for line in example.text.splitlines() if line.strip()]
+    assert len(code) <= 25
