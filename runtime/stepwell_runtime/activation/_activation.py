@@ -298,9 +298,10 @@ class Activation:
             change(*args)
             self._pump()
         except Exception as error:
-            log.exception("activation_broke", run=self.id)
+            # Logged last: a processor of the user's that raises must not leave the run as it is.
             if not self.ended and not self._concluding:
                 self._settle(Status.STUCK, error)
+            log.exception("activation_broke", run=self.id)
 
     # --- the pump ---
 
@@ -475,10 +476,10 @@ class Activation:
         )
 
     def _settle(self, status: Status, error: BaseException) -> None:
-        if status is Status.STUCK:
-            log.error("run_stuck", run=self.id, workflow=self.definition.name, reason=str(error))
         data = self.worker.codec.encode_error(error, f"run {self.id!r}")
         self._give_up(Settle(self.run, self.fence, status, data))
+        if status is Status.STUCK:
+            log.error("run_stuck", run=self.id, workflow=self.definition.name, reason=str(error))
 
     def _reopen(self, execution: Execution, row: InboxRow) -> None:
         """Void what stands in the way of a retry, and be claimed anew."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import typing
 from collections.abc import Iterable, Iterator
@@ -80,6 +81,20 @@ def _has_fields(cls: type[Any]) -> bool:
     )
 
 
+def spell(hint: object) -> str:
+    """The annotation as text that is the same in every process: no addresses, no metadata."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return spell(args[0])
+    if origin in _UNIONS:
+        return " | ".join(spell(arg) for arg in args)
+    if origin is not None and origin is not typing.Literal:
+        return f"{spell(origin)}[{', '.join(spell(arg) for arg in args)}]"
+    if isinstance(hint, type):
+        return f"{hint.__module__}.{hint.__qualname__}"
+    return _ADDRESS.sub("", repr(hint))
+
+
 def sole_class(annotation: object) -> type | None:
     """`C` for `C` and `C | None`: the class that a renamed one must be."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
@@ -89,4 +104,5 @@ def sole_class(annotation: object) -> type | None:
     return sole_class(rest[0]) if is_union and len(rest) == 1 else None
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _UNIONS = (typing.Union, type(int | None))

@@ -6,6 +6,7 @@ import hashlib
 import sys
 from typing import Any
 
+from stepwell_runtime.codec._hints import spell
 from stepwell_runtime.codec._plans import Plan, State, plan_makers, refuse_builtin_base
 from stepwell_runtime.codec._refs import main_name
 from stepwell_runtime.codec.errors import Unreadable
@@ -85,9 +86,9 @@ class ModelPlan(Plan):
 
 
 def _schema(model: Any) -> int:
-    """Changes with the names, types and aliases of the fields."""
+    """Changes with the names, types and aliases of the fields, and with nothing else."""
     lines = sorted(
-        f"{name}: {field.annotation!r} {field.alias} {field.validation_alias!r}"
+        f"{name}: {spell(field.annotation)} {field.alias} {field.validation_alias!r}"
         for name, field in model.model_fields.items()
     )
     text = "\n".join(lines).replace("__main__.", main_name() + ".")

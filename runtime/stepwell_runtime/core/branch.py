@@ -149,20 +149,6 @@ class Branch:
         return self.execution.register_undo(call)
 
 
-class Undo:
-    """One registered undo, with its arguments as they were at registration."""
-
-    __slots__ = ("args", "call", "discarded", "error", "index")
-
-    def __init__(self, index: int, call: CallCommand, args: Arguments) -> None:
-        self.index, self.call, self.args = index, call, args
-        self.discarded = False
-        self.error: BaseException | None = None
-
-    def discard(self) -> None:
-        self.discarded = True
-
-
 class Group:
     """The branches of one `parallel` or `race`, and how they ended."""
 

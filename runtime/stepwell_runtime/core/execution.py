@@ -12,24 +12,22 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from stepwell_queue.contract import Record, RecordKind
-from stepwell_runtime.codec import Codec, DecodingError, SerializationError
+from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.core.branch import (
     Branch,
     CallOp,
     Group,
     Op,
     OpState,
-    Undo,
     as_coroutine,
     is_handling_cancel,
 )
 from stepwell_runtime.core.commands import (
-    NO_DEFAULT,
     CallCommand,
     Command,
     GroupCommand,
@@ -39,8 +37,21 @@ from stepwell_runtime.core.commands import (
     StepCommand,
     WaitCommand,
 )
+from stepwell_runtime.core.discard import close_coroutine, finish_generator, is_over
+from stepwell_runtime.core.groups import branch_of_group_ended, open_group
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
+from stepwell_runtime.core.outcomes import (
+    Resumed,
+    after_child,
+    after_signal,
+    after_timer,
+    causes,
+    child_cancelled,
+    described,
+    throwable,
+)
+from stepwell_runtime.core.undo import Undo, UndoStack, snapshot
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import (
     Cancelled,
@@ -48,12 +59,8 @@ from stepwell_runtime.errors import (
     Diverged,
     DurabilityError,
     NotDurable,
-    RunCancelled,
-    SignalTimeout,
-    StepFailed,
 )
-from stepwell_runtime.fitting import fits
-from stepwell_runtime.launch import decode_each, digest_of, encode_each
+from stepwell_runtime.launch import digest_of, encode_each
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_SWALLOWED = 100
@@ -99,11 +106,11 @@ class Execution:
         "_live",
         "_main",
         "_main_outcome",
-        "_pending_undos",
         "_ready",
         "_refused",
         "_signals",
         "_swallowed",
+        "_undo_stack",
         "_violations",
         "closing",
         "codec",
@@ -119,7 +126,6 @@ class Execution:
         "seed",
         "seq",
         "stuck",
-        "undos",
         "withdrawn",
         "zombies",
     )
@@ -142,7 +148,7 @@ class Execution:
         self.outcome: Outcome | None = None
         self.rolling_back = False
         self.rolled_back = False
-        self.undos: list[Undo] = []
+        self._undo_stack = UndoStack()
         self.ops: dict[str, Op] = {}
         self.opened: list[Op] = []
         self.withdrawn: list[Op] = []
@@ -158,20 +164,18 @@ class Execution:
         self._cancel_name: str | None = None
         self._cancel_reason = b""
         self._main_outcome: Outcome | None = None
-        self._pending_undos: list[Undo] = []
         self._swallowed = 0
         self._refused = 0
         self._generators: list[AsyncGenerator[Any, Any]] = []
         self._guard = GuardLoop(self._violations)
         self._context = context
-        self._main = self._branch("", main(), context, None, 0, exempt=False)
+        self._main = self.add_branch("", main(), context, None, 0, exempt=False)
 
     # --- what the driver says ---
 
     def begin(self) -> None:
         """Run the code to its first durable operation."""
-        self._ready.append((self._main, None, None))
-        self._run()
+        self._driven(self._take_turns)
 
     def deliver(self, record: Record) -> None:
         """Deliver the next journal record and run all branches until they block."""
@@ -182,7 +186,7 @@ class Execution:
         except (Diverged, DecodingError) as error:
             self.stuck = error
             return
-        self._run()
+        self._driven(self._take_turns)
 
     def take_opened(self) -> list[Op]:
         """Return the operations asked for since the last call that still want an outcome."""
@@ -206,15 +210,16 @@ class Execution:
     @property
     def wants_rollback(self) -> bool:
         outcome = self.outcome
-        return (
-            outcome is not None
-            and outcome.verdict != "completed"
-            and any(not u.discarded for u in self.undos)
-        )
+        return outcome is not None and outcome.verdict != "completed" and self._undo_stack.wanted
+
+    @property
+    def undos(self) -> list[Undo]:
+        """Every undo that was registered, oldest first."""
+        return self._undo_stack.all
 
     @property
     def undo_errors(self) -> list[BaseException]:
-        return [undo.error for undo in self.undos if undo.error is not None]
+        return self._undo_stack.errors
 
     @property
     def unread_signals(self) -> int:
@@ -231,7 +236,7 @@ class Execution:
         outcome = self.outcome
         if outcome is None or outcome.error is None:
             return []
-        chain = _causes(outcome.error)
+        chain = causes(outcome.error)
         guilty = [seq for seq, error in self._failures or () if id(error) in chain]
         if not guilty:
             return []
@@ -267,9 +272,9 @@ class Execution:
         if op is None:
             if record.path in self._ended:
                 return
-            raise Diverged(record.path, _described(record), "nothing there")
+            raise Diverged(record.path, described(record), "nothing there")
         if record.kind not in _FITTING.get(op.kind, ()) or record.name != op.name:
-            raise Diverged(record.path, _described(record), f"{op.kind} {op.name!r}")
+            raise Diverged(record.path, described(record), f"{op.kind} {op.name!r}")
         cut = record.kind == RecordKind.STEP_CUT or (
             record.kind == RecordKind.CHILD_CANCELLED and op.state is OpState.SETTLING
         )
@@ -278,7 +283,7 @@ class Execution:
         self._end(op)
         self._ready.append((op.branch, value, error))
 
-    def _decoded(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
+    def _decoded(self, op: Op, record: Record) -> Resumed:
         kind = record.kind
         if kind == RecordKind.STEP_OK or kind == RecordKind.CHILD_OK:
             assert isinstance(op, CallOp)
@@ -290,7 +295,7 @@ class Execution:
                 return value, self._register_own_undo(definition.compensate, value)
             return value, None
         if kind == RecordKind.TIMER:
-            return self._timer_outcome(op)
+            return after_timer(self.codec, op)
         if kind == RecordKind.STARTED:
             child_id = record.value.decode()
             self._known_detached().started(child_id)
@@ -298,21 +303,10 @@ class Execution:
         if kind == RecordKind.STEP_CUT:
             return None, Cancelled()
         if kind == RecordKind.CHILD_CANCELLED:
-            return None, Cancelled() if op.state is OpState.SETTLING else self._child_cancelled(
-                record
-            )
-        return None, self._failure(record)
-
-    def _timer_outcome(self, op: Op) -> tuple[Any, BaseException | None]:
-        command = op.command
-        if not isinstance(command, WaitCommand):
-            return None, None
-        if command.default is not NO_DEFAULT:
-            default = self.codec.encode(
-                command.default, f"the default of wait_for_signal({command.name!r})"
-            )
-            return self.codec.decode(default), None
-        return None, SignalTimeout(command.name, command.timeout or 0.0)
+            if op.state is OpState.SETTLING:
+                return None, Cancelled()
+            return None, child_cancelled(self.codec, record, f"{self.facts.id}/{record.path}")
+        return None, self._noted(record, throwable(self.codec, record.value))
 
     def _register_own_undo(
         self, compensate: Callable[[Any], Any], value: Any
@@ -325,33 +319,19 @@ class Execution:
             return error
         return None
 
-    def _failure(self, record: Record) -> BaseException:
-        error = self._throwable(record.value)
+    def _noted(self, record: Record, error: BaseException) -> BaseException:
+        """Remember which record brought this error, for a retry from there."""
         if self._failures is None:
             self._failures = deque(maxlen=FAILURES_KEPT)
         self._failures.append((record.seq, error))
         return error
-
-    def _throwable(self, data: bytes) -> BaseException:
-        error = self.codec.decode_error(data)
-        if isinstance(error, Exception) and not isinstance(
-            error, (StopIteration, StopAsyncIteration)
-        ):
-            return error
-        return StepFailed(type(error).__name__, str(error))
-
-    def _child_cancelled(self, record: Record) -> RunCancelled:
-        reason = self.codec.to_json(record.value) if record.value else ""
-        return RunCancelled(
-            record.name if not record.path else f"{self.facts.id}/{record.path}", str(reason or "")
-        )
 
     def _deliver_signal(self, record: Record) -> None:
         op = self._known_signals().arrive(record.name, record.value)
         if op is not None:
             self._end(op)
             self.withdrawn.append(op)
-            self._ready.append((op.branch, *self._signal_outcome(op, record.value)))
+            self._ready.append((op.branch, *after_signal(self.codec, op, record.value)))
 
     def _known_signals(self) -> Signals:
         if self._signals is None:
@@ -363,39 +343,21 @@ class Execution:
             self._detached = DetachedChildren()
         return self._detached
 
-    def _signal_outcome(self, op: Op, data: bytes) -> tuple[Any, BaseException | None]:
-        assert isinstance(op.command, WaitCommand)
-        where = f"signal {op.name!r}"
-        wanted = op.command.type
-        try:
-            value = self.codec.decode(data, wanted, trusted=False, where=where)
-            if not fits(value, wanted):
-                value = self.codec.convert(value, wanted, where)
-        except (DecodingError, SerializationError) as error:
-            return None, error
-        return value, None
-
     def _deliver_detached(self, record: Record) -> None:
         for op in self._known_detached().ended(record):
             self._end(op)
             self.withdrawn.append(op)
             self._ready.append((op.branch, *self._join_outcome(op, record)))
 
-    def _join_outcome(self, op: Op, record: Record) -> tuple[Any, BaseException | None]:
-        assert isinstance(op.command, JoinCommand)
-        if record.kind == RecordKind.CHILD_OK:
-            return self.codec.decode(
-                record.value, op.command.result_type, where=f"the result of run {record.name!r}"
-            ), None
-        if record.kind == RecordKind.CHILD_CANCELLED:
-            return None, self._child_cancelled(record)
-        return None, self._failure(record)
+    def _join_outcome(self, op: Op, record: Record) -> Resumed:
+        value, error = after_child(self.codec, op, record)
+        return value, None if error is None else self._noted(record, error)
 
     def _deliver_cancel(self, record: Record) -> None:
         if self._cancel_name is not None or self.rolling_back or self._main_outcome is not None:
             return
         self._cancel_name, self._cancel_reason = record.name, record.value
-        self._cancel(self._main)
+        self.cancel_branch(self._main)
 
     @property
     def cancel_name(self) -> str | None:
@@ -410,21 +372,16 @@ class Execution:
 
     def register_undo(self, call: CallCommand) -> Undo:
         """Put a call on the undo stack, with its arguments as they are now."""
-        args = encode_each(self.codec, call.definition, call.args, call.kwargs)
-        undo = Undo(len(self.undos), call, args)
-        if not self.rolling_back:
-            self.undos.append(undo)
-        return undo
+        if self.rolling_back:
+            return snapshot(self.codec, call, 0)
+        return self._undo_stack.register(self.codec, call)
 
     def _begin_rollback(self, record: Record) -> None:
         if self.outcome is None or self.outcome.verdict == "completed":
-            raise Diverged(
-                "the end",
-                "a failure that began the rollback",
-                self.outcome.verdict if self.outcome else "more operations",
-            )
+            asked = "more operations" if self.outcome is None else self.outcome.verdict
+            raise Diverged("the end", "a failure that began the rollback", asked)
         self.rolling_back = True
-        self._pending_undos = [undo for undo in self.undos if not undo.discarded]
+        self._undo_stack.run_all()
         self._next_undo()
 
     def _rerun_failed_undos(self, record: Record) -> None:
@@ -433,31 +390,21 @@ class Execution:
         if not self.rolled_back:
             raise Diverged("the end", "a resumed rollback", "a rollback that is not over")
         self.rolled_back = False
-        self._pending_undos = [undo for undo in self.undos if undo.error is not None]
+        self._undo_stack.run_failed()
         self._next_undo()
 
     def _next_undo(self) -> None:
-        if not self._pending_undos:
+        undo = self._undo_stack.next()
+        if undo is None:
             self.rolled_back = True
             return
-        undo = self._pending_undos.pop()
-        undo.error = None
-        call = undo.call
-        args, kwargs = decode_each(self.codec, call.definition, undo.args, trusted=True)
-        command = type(call)(call.definition, tuple(args), kwargs, call.options)
-        branch = self._branch(
-            f"~{undo.index}.",
-            as_coroutine(command),
-            self._context.copy(),
-            None,
-            undo.index,
-            exempt=True,
-        )
-        self._ready.append((branch, None, None))
+        coroutine = as_coroutine(undo.command(self.codec))
+        context = self._context.copy()
+        self.add_branch(f"~{undo.index}.", coroutine, context, None, undo.index, exempt=True)
 
     # --- running branches ---
 
-    def _branch(
+    def add_branch(
         self,
         prefix: str,
         coroutine: Coroutine[Any, Any, Any],
@@ -467,26 +414,36 @@ class Execution:
         *,
         exempt: bool,
     ) -> Branch:
+        """Make a branch and have it run with its next turn."""
         branch = Branch(self, prefix, coroutine, context, group, index, exempt)
         context.run(current.set, branch)
         self._live[branch] = None
+        self._ready.append((branch, None, None))
         return branch
 
-    def _run(self) -> None:
+    def resume(self, branch: Branch, value: Any, error: BaseException | None) -> None:
+        """Have a branch go on with its next turn."""
+        self._ready.append((branch, value, error))
+
+    def _driven(self, work: Callable[[], None]) -> None:
+        """Run user code: with no loop but the guard, and async generators in our hands."""
         loop = _get_running_loop()
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(self._generators.append, _finish_generator)
+        sys.set_asyncgen_hooks(self._generators.append, finish_generator)
         _set_running_loop(self._guard)  # type: ignore[arg-type]  # stands in for the loop, by design
         try:
-            ready = self._ready
-            while ready and self.stuck is None:
-                branch, value, error = ready.popleft()
-                if not branch.done:
-                    branch.waiting = None
-                    self._advance(branch, value, error)
+            work()
         finally:
             _set_running_loop(loop)
             sys.set_asyncgen_hooks(*hooks)
+
+    def _take_turns(self) -> None:
+        ready = self._ready
+        while ready and self.stuck is None:
+            branch, value, error = ready.popleft()
+            if not branch.done:
+                branch.waiting = None
+                self._advance(branch, value, error)
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         coroutine = branch.coroutine
@@ -508,7 +465,7 @@ class Execution:
             self.stuck = self._violations[0]
         elif command is not None:
             self._ask(branch, command)
-        elif failure is None and not _finished(coroutine):
+        elif failure is None and not is_over(coroutine):
             self.stuck = foreign_await(command)
         else:
             self._branch_ended(branch, result, failure)
@@ -525,7 +482,7 @@ class Execution:
             return
         path = branch.next_path()
         if isinstance(command, GroupCommand):
-            self._open_group(branch, command, path)
+            open_group(self, branch, command, path)
             return
         try:
             op = self._op(branch, command, path)
@@ -587,7 +544,7 @@ class Execution:
         arrived = signals.take(command.name)
         if arrived is not None:
             self._ended.add(path)
-            self._ready.append((branch, *self._signal_outcome(op, arrived)))
+            self._ready.append((branch, *after_signal(self.codec, op, arrived)))
             return None
         if command.timeout is not None:
             op.due = self.now + command.timeout
@@ -615,50 +572,20 @@ class Execution:
         self.ops.pop(op.path, None)
         self._ended.add(op.path)
 
-    # --- groups ---
-
-    def _open_group(self, branch: Branch, command: GroupCommand, path: str) -> None:
-        group = Group(path, command, branch)
-        branch.waiting = group
-        exempt = branch.exempt or branch.cancelling
-        while group.room:
-            self._start_branch(group, exempt)
-        if not command.branches:
-            self._ready.append((branch, [], None))
-
-    def _start_branch(self, group: Group, exempt: bool) -> None:
-        index = group.started
-        group.started += 1
-        group.live += 1
-        coroutine = as_coroutine(group.command.branches[index])
-        context = group.parent.context.copy()
-        branch = self._branch(
-            f"{group.path}.{index}.", coroutine, context, group, index, exempt=exempt
-        )
-        group.branches.append(branch)
-        self._ready.append((branch, None, None))
-
     def _branch_ended(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.done = True
         del self._live[branch]
         group = branch.group
         if group is not None:
-            group.live -= 1
-            if group.command.mode == "race":
-                self._racer_ended(group, branch, value, error)
-            else:
-                self._parallel_ended(group, branch, value, error)
+            branch_of_group_ended(self, group, branch, value, error)
         elif branch is self._main:
             self._main_outcome = self._judge(value, error)
         elif self.rolling_back:
-            self._undo_ended(branch, error)
+            self._undo_stack.failed(branch.index, error)
+            self._next_undo()
         if self.outcome is None and self._main_outcome is not None and not self._live:
             self.outcome = self._main_outcome
         branch.unlink()
-
-    def _undo_ended(self, branch: Branch, error: BaseException | None) -> None:
-        self.undos[branch.index].error = error
-        self._next_undo()
 
     def _judge(self, value: Any, error: BaseException | None) -> Outcome:
         if error is None:
@@ -679,53 +606,10 @@ class Execution:
                 return Outcome("cancelled", error=error)
         return Outcome("failed", error=error)
 
-    def _racer_ended(
-        self, group: Group, branch: Branch, value: Any, error: BaseException | None
-    ) -> None:
-        if group.decided:
-            return
-        group.decided = True
-        group.drop_unstarted()
-        result = None if error is not None else (branch.index, value)
-        self._ready.append((group.parent, result, error))
-        for other in group.branches:
-            self._cancel(other)
-
-    def _parallel_ended(
-        self, group: Group, branch: Branch, value: Any, error: BaseException | None
-    ) -> None:
-        if error is None:
-            group.outcomes[branch.index] = value
-        elif isinstance(error, Cancelled):
-            group.was_cancelled = True
-        elif group.command.return_exceptions and isinstance(error, Exception):
-            group.outcomes[branch.index] = error
-        elif group.failure is None:
-            group.failure = error
-            group.drop_unstarted()
-            for other in group.branches:
-                self._cancel(other)
-        else:
-            group.failure.add_note(
-                f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: "
-                f"{error}"
-            )
-        while group.room:
-            self._start_branch(group, group.parent.exempt or branch.exempt)
-        if not group.live:
-            self._settle_parallel(group)
-
-    def _settle_parallel(self, group: Group) -> None:
-        if group.failure is not None:
-            self._ready.append((group.parent, None, group.failure))
-        elif group.was_cancelled:
-            self._ready.append((group.parent, None, Cancelled()))
-        else:
-            self._ready.append((group.parent, group.outcomes, None))
-
     # --- cancellation ---
 
-    def _cancel(self, branch: Branch) -> None:
+    def cancel_branch(self, branch: Branch) -> None:
+        """Cancel what a branch does: waits at once, the rest at its next durable operation."""
         if branch.done or branch.cancelling or branch.exempt:
             return
         branch.cancelling = True
@@ -735,7 +619,7 @@ class Execution:
                 waiting.drop_unstarted()
                 waiting.was_cancelled = True
             for sub in waiting.branches:
-                self._cancel(sub)
+                self.cancel_branch(sub)
         elif waiting is not None and waiting.state is OpState.OPEN:
             self._cancel_op(waiting)
 
@@ -767,20 +651,7 @@ class Execution:
         if self.closing:
             return
         self.closing = True
-        loop = _get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(self._generators.append, _finish_generator)
-        _set_running_loop(self._guard)  # type: ignore[arg-type]  # as in _run
-        try:
-            for branch in reversed(list(self._live)):
-                if isinstance(branch.waiting, Group):
-                    branch.waiting.drop_unstarted()
-                _close(branch.context, branch.coroutine, self.zombies)
-            for generator in self._generators:
-                _finish_generator(generator)
-        finally:
-            _set_running_loop(loop)
-            sys.set_asyncgen_hooks(*hooks)
+        self._driven(self._close_all)
         for branch in self._live:
             branch.unlink()
         self._live.clear()
@@ -788,50 +659,15 @@ class Execution:
         self._failures = None
         self._ready.clear()
 
-
-def _close(context: Context, coroutine: Coroutine[Any, Any, Any], zombies: list[object]) -> None:
-    try:
-        context.run(coroutine.close)
-    except RuntimeError:
-        if not _finished(coroutine):
-            zombies.append(coroutine)
-    except BaseException:  # noqa: BLE001 - nobody is left to tell of a discarded coroutine
-        return
-
-
-def _finish_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    """Run an async generator's `finally` by hand; whatever it awaits ends it."""
-    closing = generator.aclose()
-    try:
-        closing.send(None)
-    except BaseException:  # noqa: BLE001 - StopIteration when done; nobody hears its own error
-        return
-    closing.close()
-
-
-def _finished(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    return getattr(coroutine, "cr_frame", None) is None
+    def _close_all(self) -> None:
+        for branch in reversed(list(self._live)):
+            if isinstance(branch.waiting, Group):
+                branch.waiting.drop_unstarted()
+            close_coroutine(branch.context, branch.coroutine, self.zombies)
+        for generator in self._generators:
+            finish_generator(generator)
 
 
 def _must_finish(op: Op) -> bool:
     definition = op.definition if isinstance(op, CallOp) else None
     return not (isinstance(definition, StepDefinition) and definition.on_cancel == "interrupt")
-
-
-def _described(record: Record) -> str:
-    return f"{RecordKind(record.kind).name.lower().replace('_', ' ')} {record.name!r}"
-
-
-def _causes(error: BaseException) -> set[int]:
-    """Return the ids of `error` and of all that it came from or contains."""
-    found: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        one = pending.pop()
-        if one is None or id(one) in found:
-            continue
-        found.add(id(one))
-        pending += (one.__cause__, one.__context__)
-        if isinstance(one, BaseExceptionGroup):
-            pending += cast("tuple[BaseException, ...]", one.exceptions)  # pyright: ignore[reportUnknownMemberType]  # a group of anything
-    return found

@@ -14,11 +14,11 @@ _REMEDY = {
     "create_task": "use `await parallel(...)` or `await race(...)` instead of tasks, gather, "
     "wait and task groups",
     "create_future": "use `await sleep(...)`, `wait_for_signal(...)` or `parallel(...)` "
-    "instead of futures and timeouts",
+    "instead of futures, and `race(...)` with `sleep(...)` for a timeout",
     "call_soon": "use `await parallel(...)`, or do it inside a @step",
     "call_later": "use `await sleep(...)`",
     "call_at": "use `await sleep_until(...)`",
-    "time": "use `now()`",
+    "time": "use `now()`, and `race(...)` with `sleep(...)` for a timeout",
     "run_in_executor": "make it a plain `def` @step: it runs in a thread",
     "current_task": "workflow code runs in no task: use `race(...)` with `sleep(...)` for a "
     "timeout, `parallel(...)` for a group",

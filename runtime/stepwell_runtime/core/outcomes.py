@@ -1,0 +1,81 @@
+"""What a journal record, or a signal, means to the line of code that waits for it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from stepwell_queue.contract import Record, RecordKind
+from stepwell_runtime.codec import Codec, DecodingError, SerializationError
+from stepwell_runtime.core.branch import Op
+from stepwell_runtime.core.commands import NO_DEFAULT, JoinCommand, WaitCommand
+from stepwell_runtime.errors import RunCancelled, SignalTimeout, StepFailed
+from stepwell_runtime.fitting import fits
+
+Resumed = tuple[Any, BaseException | None]
+"""What a branch is resumed with: a value, or an error to raise."""
+
+
+def after_timer(codec: Codec, op: Op) -> Resumed:
+    """Return the outcome of a sleep that is over, or of a wait whose time has passed."""
+    command = op.command
+    if not isinstance(command, WaitCommand):
+        return None, None
+    if command.default is not NO_DEFAULT:
+        where = f"the default of wait_for_signal({command.name!r})"
+        return codec.decode(codec.encode(command.default, where)), None
+    return None, SignalTimeout(command.name, command.timeout or 0.0)
+
+
+def after_signal(codec: Codec, op: Op, data: bytes) -> Resumed:
+    """Return the value of a signal; one that does not fit is raised at the wait, and consumed."""
+    assert isinstance(op.command, WaitCommand)
+    where, wanted = f"signal {op.name!r}", op.command.type
+    try:
+        value = codec.decode(data, wanted, trusted=False, where=where)
+        return value if fits(value, wanted) else codec.convert(value, wanted, where), None
+    except (DecodingError, SerializationError) as error:
+        return None, error
+
+
+def after_child(codec: Codec, op: Op, record: Record) -> Resumed:
+    """Return how a detached child ended, to the line that waits for its result."""
+    assert isinstance(op.command, JoinCommand)
+    if record.kind == RecordKind.CHILD_OK:
+        where = f"the result of run {record.name!r}"
+        return codec.decode(record.value, op.command.result_type, where=where), None
+    if record.kind == RecordKind.CHILD_CANCELLED:
+        return None, child_cancelled(codec, record, record.name)
+    return None, throwable(codec, record.value)
+
+
+def child_cancelled(codec: Codec, record: Record, run_id: str) -> RunCancelled:
+    reason = codec.to_json(record.value) if record.value else ""
+    return RunCancelled(run_id, str(reason or ""))
+
+
+def throwable(codec: Codec, data: bytes) -> BaseException:
+    """Return a stored error as an exception that workflow code can meet and handle."""
+    error = codec.decode_error(data)
+    if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
+        return error
+    return StepFailed(type(error).__name__, str(error))
+
+
+def described(record: Record) -> str:
+    return f"{RecordKind(record.kind).name.lower().replace('_', ' ')} {record.name!r}"
+
+
+def causes(error: BaseException) -> set[int]:
+    """Return the ids of `error` and of all that it came from or contains."""
+    found: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in found:
+            continue
+        found.add(id(one))
+        pending += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            group = cast("BaseExceptionGroup[BaseException]", one)
+            pending += group.exceptions
+    return found
