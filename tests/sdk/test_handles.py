@@ -362,6 +362,37 @@ async def test_history_shows_what_is_open(app: Stepwell) -> None:
         assert [one.name for one in history.children] == ["child"]
 
 
+@step(queue="elsewhere", retry=Retry(attempts=2, delay=0.0))
+async def remote(fail: bool) -> int:
+    attempts.append(1)
+    if len(attempts) < 2 or fail:
+        raise LookupError("not here")
+    return len(attempts)
+
+
+@workflow
+async def goes_elsewhere(fail: bool) -> int:
+    return await remote(fail)
+
+
+async def test_a_step_on_another_queue_is_a_step_in_the_history(app: Stepwell) -> None:
+    attempts.clear()
+    async with app:
+        assert await app.run(goes_elsewhere(False), id="fine", timeout=20) == 2
+        with pytest.raises(LookupError):
+            await app.run(goes_elsewhere(True), id="bad", timeout=20)
+        fine, bad = await app.history("fine"), await app.history("bad")
+        assert {run.id for run in await app.runs()} == {"fine", "bad"}
+    (event,) = fine.events
+    assert (event.kind, event.name, event.outcome, event.value) == ("step", "remote", "ok", 2)
+    assert event.attempt == 2
+    assert event.started_at is not None
+    first = bad.events[0]
+    assert (first.kind, first.outcome, first.attempt) == ("step", "failed", 2)
+    assert isinstance(first.error, LookupError)
+    assert fine.children == bad.children == ()
+
+
 async def test_history_counts_attempts(app: Stepwell) -> None:
     attempts.clear()
     async with app:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
@@ -70,7 +71,8 @@ class Event:
     path: str
     name: str
     kind: str
-    """step, timer, signal, child, started, cancel, failure, reopen, roll_back, marker; or open."""
+    """Of what has ended: step, timer, signal, child, started, cancel, failure, reopen, roll_back or
+    marker; of what is open: sleep, wait, retry, child or remote."""
     outcome: Literal["ok", "failed", "cancelled", "open"]
     attempt: int
     started_at: datetime | None
@@ -174,16 +176,22 @@ RECORD_KINDS: dict[int, tuple[str, Literal["ok", "failed", "cancelled"]]] = {
 _VALUED = frozenset((RecordKind.STEP_OK, RecordKind.SIGNAL, RecordKind.CHILD_OK, RecordKind.CANCEL))
 
 
-def record_event(record: Record, codec: Codec, voided: frozenset[int]) -> Event:
+def record_event(
+    record: Record,
+    codec: Codec,
+    voided: frozenset[int],
+    remote: Mapping[str | None, contract.RunInfo],
+) -> Event:
     kind, outcome = RECORD_KINDS[record.kind]
+    job = remote.get(record.path) if kind == "child" else None
     failed = outcome != "ok" and bool(record.value)
     return Event(
         path=record.path,
         name=record.name,
-        kind=kind,
+        kind=kind if job is None else "step",
         outcome=outcome,
-        attempt=record.attempt,
-        started_at=moment(record.started),
+        attempt=record.attempt if job is None else job.attempts + (outcome == "ok"),
+        started_at=moment(record.started if job is None else job.started),
         ended_at=moment(record.at),
         value=decoded(record.value, codec) if record.kind in _VALUED else None,
         error=codec.decode_error(record.value) if failed else None,
@@ -213,10 +221,12 @@ def history_of(found: contract.History, codec: Codec) -> History:
         if record.kind == RecordKind.REOPEN
         for seq in voided_by(record)
     )
+    # A step on another queue is a job of its own in the store, and a step to its workflow.
+    remote = {one.parent_path: one for one in found.children if one.kind == Kind.STEP}
     return History(
         run=run_info(found.run, codec),
         events=(
-            *(record_event(record, codec, voided) for record in found.journal),
+            *(record_event(record, codec, voided, remote) for record in found.journal),
             *(open_event(op, codec) for op in found.open_ops),
         ),
         undelivered=tuple(
@@ -226,7 +236,9 @@ def history_of(found: contract.History, codec: Codec) -> History:
             Audit(datetime.fromtimestamp(row.at, UTC), row.action, row.actor, row.reason)
             for row in found.audit
         ),
-        children=tuple(run_info(child, codec) for child in found.children),
+        children=tuple(
+            run_info(child, codec) for child in found.children if child.kind != Kind.STEP
+        ),
     )
 
 
