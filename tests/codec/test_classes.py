@@ -51,6 +51,25 @@ class TestInstances:
         assert value.n == 2
         assert again(codec, value).n == 2
 
+    def test_a_validator_does_not_run_again_in_another_process(
+        self, codec: Codec, deploy: Deploy
+    ) -> None:
+        source = (
+            "from typing import Annotated, Literal, Optional\n"
+            "from pydantic import AfterValidator\n"
+            "def more(n): return n + 1\n"
+            "class Tag(frozenset): pass\n"
+            "class M(BaseModel):\n"
+            "    a: list[Annotated[int, AfterValidator(more), object()]]\n"
+            "    b: Annotated[int, AfterValidator(lambda n: n + 1)] = 1\n"
+            "    c: dict[str, Annotated[int, AfterValidator(more)]] | None = None\n"
+            "    d: Optional[Literal['x']] = None\n"
+        )
+        value = deploy("app", source).M(a=[1], b=1, c={"k": 1}, d="x")
+        data = codec.encode(value, "here")
+        deploy("app", source)  # every function is now at another address
+        assert codec.decode(data).model_dump() == {"a": [2], "b": 2, "c": {"k": 2}, "d": "x"}
+
     def test_a_struct_is_as_it_was_whatever_its_post_init_does(self, codec: Codec) -> None:
         assert again(codec, CountingStruct(1)).n == 2
 

@@ -30,6 +30,7 @@ from tests.codec.kinds import (
     Struct,
     Swapped,
 )
+from tests.codec.same import anatomy
 from tests.codec.zoo import CONTAINERS, DATES, PATHS, PLAIN
 
 
@@ -46,7 +47,7 @@ def send(codec: Codec, value: Any, annotation: object = Any) -> Any:
 
 @pytest.mark.parametrize("value", [*PLAIN, *DATES, *PATHS, *CONTAINERS], ids=type)
 def test_values_without_classes_of_users_need_no_annotation(value: Any, codec: Codec) -> None:
-    assert repr(send(codec, value)) == repr(value)
+    assert anatomy(send(codec, value)) == anatomy(value)
 
 
 @pytest.mark.parametrize("value", [Item("a"), Colour.RED, Model(a=1), Struct(1), Row(1), Point(1)])
