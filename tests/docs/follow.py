@@ -1,4 +1,4 @@
-"""Follows a page as its reader would: `python follow.py PAGE`, in an empty folder.
+"""Follows a page as its reader would: `python -m tests.docs.follow PAGE`, in an empty folder.
 
 ```python           is executed; the blocks of a page share one module
 ```python shop.py   is a file that the reader saves
@@ -24,8 +24,6 @@ import sys
 import types
 from collections.abc import Generator
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), ""]
 
 from tests.docs.pages import Block, blocks
 

@@ -1,4 +1,4 @@
-"""What the pages say is so: their code runs, prints what they show, and their links lead somewhere."""
+"""What the pages say is so: their code runs, prints what they show, and links lead somewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 from tests.docs.pages import FENCE, ROOT, blocks, name_of, pages
 
-FOLLOW = Path(__file__).with_name("follow.py")
 # The reference shows fragments; tests of its own compare it with the code.
 FOLLOWED = [
     page
@@ -26,11 +25,16 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
 def test_the_code_of_a_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
-    bin = str(Path(sys.executable).parent)
+    env = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "100",
+    }
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(FOLLOW), str(page)],
+        [sys.executable, "-W", "error", "-m", "tests.docs.follow", str(page)],
         cwd=tmp_path,
-        env={**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "COLUMNS": "100"},
+        env=env,
         capture_output=True,
         text=True,
         timeout=120,
