@@ -71,17 +71,8 @@ class Call(Generic[R_co]):
         return f"<{self.word} call {self.definition.name}({', '.join(values)})>"
 
     def __del__(self) -> None:
-        built = self._built
-        if built is not None:
-            code, instruction = built
-            warnings.warn_explicit(
-                f"the {self.word} call {self.definition.name}(…) was built in a workflow "
-                "and never awaited: put await before it, or hand it to parallel, race, compensate "
-                "or start",
-                RuntimeWarning,
-                code.co_filename,
-                line_of(code, instruction),
-            )
+        if self._built is not None:
+            warn_forgotten(self, self._built)
 
     def hand_on(self) -> Self:
         """Say that someone will see to this call, so that it does not warn."""
@@ -94,6 +85,20 @@ class Call(Generic[R_co]):
         return replace(
             self.options, **{name: value for name, value in changes.items() if value is not None}
         )
+
+
+def warn_forgotten(call: Call[Any], built: tuple[CodeType, int]) -> None:
+    scope = current.get()
+    if scope is not None and not isinstance(scope, StepScope) and scope.closing:
+        return  # the workflow is put aside, and will build the call again when it goes on
+    code, instruction = built
+    warnings.warn_explicit(
+        f"the {call.word} call {call.definition.name}(…) was built in a workflow and never "
+        "awaited: put await before it, or hand it to parallel, race, compensate or start",
+        RuntimeWarning,
+        code.co_filename,
+        line_of(code, instruction),
+    )
 
 
 def is_call(value: object) -> TypeGuard[Call[Any]]:

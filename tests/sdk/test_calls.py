@@ -17,6 +17,7 @@ import pytest
 from stepwell import (
     OutsideWorkflow,
     Retry,
+    Signal,
     Stepwell,
     compensate,
     current_step,
@@ -24,6 +25,7 @@ from stepwell import (
     start,
     step,
     task,
+    wait_for_signal,
     workflow,
 )
 
@@ -322,6 +324,30 @@ async def test_a_call_that_is_awaited_or_handed_on_does_not_warn(app: Stepwell) 
             assert await app.run(hands_everything_on(True), timeout=20) == 18
             gc.collect()
     assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
+
+
+go = Signal("go", int)
+
+
+@workflow
+async def keeps_a_call() -> int:
+    call = double(4)
+    await wait_for_signal(go)
+    return await call
+
+
+async def test_a_call_of_a_workflow_that_is_put_aside_does_not_warn(app: Stepwell) -> None:
+    async with app:
+        run = await app.start(keeps_a_call())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            async with app.worker() as worker:
+                await worker.drain()
+            gc.collect()
+        assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
+        await run.signal(go, 1)
+        async with app.worker():
+            assert await run.result(timeout=20) == 8
 
 
 async def test_a_call_built_outside_of_a_workflow_may_be_dropped() -> None:
