@@ -20,8 +20,16 @@ def close_coroutine(
     except RuntimeError:
         if not is_over(coroutine):
             zombies.append(coroutine)
+            make_immortal(coroutine)
     except BaseException:  # noqa: BLE001 - nobody is left to tell of a discarded coroutine
         return
+
+
+def make_immortal(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Leak a reference: being freed, even at exit, would run the code again, perhaps for ever."""
+    import ctypes  # as good as never needed
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
 def finish_generator(generator: AsyncGenerator[Any, Any]) -> None:
