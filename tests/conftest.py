@@ -19,6 +19,10 @@ MAY_BLOCK = (
     ("stepwell_queue/sqlite/machine.py", {"boot_id"}),
     # What is imported on first use is read from disk there and then.
     ("<frozen importlib._bootstrap>", {"_find_and_load"}),
+    # Looks for its plugins when it is first used.
+    ("pydantic/plugin/_loader.py", {"get_plugins"}),
+    # A traceback on the console shows lines of the source.
+    ("structlog/dev.py", {"__call__"}),
 )
 
 

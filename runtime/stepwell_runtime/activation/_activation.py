@@ -526,6 +526,10 @@ class Activation:
     def _park(self, execution: Execution) -> None:
         self._concluding = True
         self.timers.disarm()
+        if self.timers.earliest is not None:
+            # What was due first may have been cancelled since: nobody shall be woken for it.
+            dues = [work.due for work in self.works.values() if work.due is not None]
+            self.timers.earliest = min(dues, default=None)
 
         def answered(answer: Any) -> None:
             self._concluding = False

@@ -5,7 +5,7 @@ The changes of open operations that gather between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from stepwell_queue.clock import Clock
@@ -76,6 +76,8 @@ class JournalWriter:
         self._opened.append(row)
 
     def close(self, path: str) -> None:
+        if self._opened:
+            self.drop_opened((path,))
         self._closed.append(path)
 
     def cancel_child(self, id: str) -> None:
@@ -113,6 +115,8 @@ class JournalWriter:
         phase: int | None = None,
     ) -> None:
         """Write records together with all gathered changes; they are delivered once committed."""
+        if closed and self._opened:
+            self.drop_opened(closed)  # what opens and ends with one write is never stored
         if self._opened or self._closed or self._cancels:
             opened, more_closed, cancels = self._take_changes()
             closed = [*more_closed, *closed]
@@ -152,7 +156,7 @@ class JournalWriter:
             Append(self.run, self.fence, (), closed, opened, (), rows, cancels), refusable
         )
 
-    def drop_opened(self, paths: set[str]) -> None:
+    def drop_opened(self, paths: Collection[str]) -> None:
         """Forget rows that were gathered but must not be written."""
         self._opened = [row for row in self._opened if row.path not in paths]
 
