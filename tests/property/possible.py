@@ -14,9 +14,9 @@ from typing import Any
 from stepwell_queue.contract import History, Record, RecordKind, Rollback, Status
 from stepwell_runtime.core.branch import CallOp, Op, OpState
 from stepwell_runtime.launch import decode_arguments, decode_each
-from tests.property.asked import Events, Watched
 from tests.property.shapes import Broken, shaped
 from tests.property.world import START, Scenario, codec
+from tests.replay.asked import Events, Watched
 
 OUTCOME_KINDS = frozenset(
     (

@@ -22,7 +22,6 @@ from stepwell_runtime.definitions import CallOptions, registry
 from stepwell_runtime.engine import Engine
 from stepwell_runtime.worker import Worker, WorkerSettings
 from tests.property import clock as virtual
-from tests.property.asked import Events, Watched
 from tests.property.clock import VirtualClock
 from tests.property.commits import (
     copy_database,
@@ -31,6 +30,7 @@ from tests.property.commits import (
     watching,
 )
 from tests.property.shapes import Execution, Node, clock_of_worker, executions, shaped
+from tests.replay.asked import Events, Watched
 
 START = 1_000_000.0
 MAIN = "main"
