@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,30 @@ async def test_an_end_is_never_missed_by_who_begins_to_wait_meanwhile(bench: Ben
         infos = await asyncio.gather(*waits)
     assert {info.status for info in infos} == {Status.COMPLETED}
     assert len(infos) == 80
+
+
+async def test_an_end_between_the_looks_of_several_waiters_is_missed_by_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.start("run")
+    store: Any = bench.store
+    reads: Any = store._hub._reads
+    read, looked, ended = reads.info, asyncio.Semaphore(0), asyncio.Event()
+
+    async def read_then_hesitate(id: str) -> Any:
+        found = await read(id)
+        looked.release()
+        await ended.wait()
+        return found
+
+    monkeypatch.setattr(reads, "info", read_then_hesitate)
+    waits = [asyncio.ensure_future(bench.store.wait_ended("run")) for _ in range(3)]
+    for _ in waits:
+        await looked.acquire()
+    await bench.store.do(CancelRun("run", "c", b"", bench.clock.now()))
+    ended.set()
+    async with asyncio.timeout(10):
+        assert {info.status_name for info in await asyncio.gather(*waits)} == {"cancelled"}
 
 
 async def test_waiting_ends_when_a_run_is_held_or_cancelled_unclaimed(bench: Bench) -> None:

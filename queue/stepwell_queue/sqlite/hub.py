@@ -26,7 +26,8 @@ class Hub:
         self._watched: dict[int, list[asyncio.Future[RunInfo]]] = {}
         context.watched = self._watched
         self._looking = 0
-        self._ended_meanwhile: set[int] = set()
+        self._rests_seen = 0
+        self._rested_last: dict[int, int] = {}  # run -> count when it came to rest, while looking
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,7 +92,8 @@ class Hub:
 
     def _rested(self, effects: Effects) -> None:
         if self._looking:
-            self._ended_meanwhile.update(effects.rested)
+            self._rests_seen += 1
+            self._rested_last.update(dict.fromkeys(effects.rested, self._rests_seen))
         unread: list[int] = []
         for run in effects.rested:
             if run not in self._watched:
@@ -146,19 +148,20 @@ class Hub:
         self._looking += 1
         try:
             while True:
+                # What came to rest before this read is in it; others may be looking, too.
+                before = self._rests_seen
                 found = await self._reads.info(id)
                 if found is None:
                     raise RunNotFound(id)
                 if _rests(found):
                     return found
-                if found.run not in self._ended_meanwhile:
+                if self._rested_last.get(found.run, 0) <= before:
                     self._watched.setdefault(found.run, []).append(waiter)
                     return found
-                self._ended_meanwhile.discard(found.run)
         finally:
             self._looking -= 1
             if not self._looking:
-                self._ended_meanwhile.clear()
+                self._rested_last.clear()
 
     @property
     def watching(self) -> bool:
