@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepwell_runtime.codec import Codec, DecodingError
+from stepwell_runtime.codec._refs import type_of
 from tests.codec.conftest import Deploy
 from tests.codec.kinds import (
     Computed,
@@ -100,6 +103,18 @@ class TestInstances:
         back.a = 2
         back.other = 3
         assert back.model_dump() == {"a": 2, "other": 3}
+
+    def test_a_module_that_is_reloaded_is_not_kept_alive(
+        self, codec: Codec, deploy: Deploy
+    ) -> None:
+        former: list[weakref.ref[type]] = []
+        for _ in range(5):
+            value = deploy("app", "@dataclass\nclass M:\n    a: int\n").M(1)
+            assert again(codec, value) == value
+            former.append(weakref.ref(type_of(value)))
+            del value
+        gc.collect()
+        assert [ref() is None for ref in former] == [True] * 4 + [False]
 
     def test_an_enum_member_is_the_member(self, codec: Codec, deploy: Deploy) -> None:
         module = deploy("moods", "class Mood(enum.Enum):\n    GOOD = {'any': 'value'}\n")

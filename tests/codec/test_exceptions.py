@@ -293,6 +293,7 @@ class TestStepFailed:
             back = again(codec, error)
             assert isinstance(back, StepFailed)
             assert back.message == "1"
+            assert "would end the code" in back.__notes__[0]
 
     def test_a_local_class(self, codec: Codec) -> None:
         class Local(Exception):

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from stepwell_runtime.codec import Codec
 
+class Base:
+    pass
+
 @dataclass
-class Job:
+class Job(Base):
     n: int
 
 class Problem(Exception):
@@ -29,6 +32,7 @@ def write(file):
 
 def read(file):
     [job] = codec.decode(Path(file).read_bytes())
+    assert codec.decode(Path(file).read_bytes(), list[Base], trusted=False) == [job]
     error = codec.decode_error(Path(file + ".error").read_bytes())
     assert type(job) is Job and job.n == 1, type(job).__module__
     assert type(error) is Problem, type(error)

@@ -179,6 +179,15 @@ def test_a_method_cannot_be_replaced_from_outside(codec: Codec, deploy: Deploy) 
         send(codec, forged, module.M)
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_text_is_never_given_to_just_any_callable(codec: Codec, trusted: bool) -> None:
+    for module, name in (("posix", "system"), ("ipaddress", "ip_address"), ("pydantic", "Url")):
+        payload = msgspec.msgpack.encode([module, name, "false"])
+        data = msgspec.msgpack.encode(msgspec.msgpack.Ext(26, payload))
+        with pytest.raises(DecodingError, match="unknown kind of text"):
+            codec.decode(data, trusted=trusted)
+
+
 def test_a_factory_from_outside_is_one_of_a_few_types(codec: Codec) -> None:
     data = msgspec.msgpack.encode(msgspec.msgpack.Ext(21, msgspec.msgpack.encode(["eval", []])))
     with pytest.raises(DecodingError):
