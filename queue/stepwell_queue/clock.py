@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -69,24 +70,61 @@ class SystemClock:
         return _WallTimer(self, when, callback)
 
 
+class _Noise:
+    """The system's randomness, fetched in pages: a system call costs more than the id it is for.
+
+    For one thread only.
+    """
+
+    _PAGE = 4096
+
+    def __init__(self) -> None:
+        self.forget()
+        _noises.add(self)
+
+    def forget(self) -> None:
+        self._page, self._at = b"", self._PAGE
+
+    def take(self, size: int) -> bytes:
+        at = self._at
+        if at + size > self._PAGE:
+            self._page, at = os.urandom(self._PAGE), 0
+        self._at = at + size
+        return self._page[at : at + size]
+
+
+_noises: weakref.WeakSet[_Noise] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for noise in _noises:
+        noise.forget()
+
+
+# A forked child that went on with its parent's page would make the same ids.
+os.register_at_fork(after_in_child=_forget_all)
+
+
 class RandomIds:
-    """UUIDv7 run ids (RFC 9562 §5.7), made of the clock and the system's randomness."""
+    """UUIDv7 run ids (RFC 9562 §5.7), made of the clock and the system's randomness.
+
+    For one thread: each app has its own.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._noise = _Noise()
+        self._milliseconds = -1
+        self._time = ""
 
     def run_id(self) -> str:
-        milliseconds = int(self._clock.now() * 1000) & 0xFFFF_FFFF_FFFF
-        noise = int.from_bytes(os.urandom(10), "big")
-        value = (
-            milliseconds << 80
-            | 0x7 << 76
-            | (noise >> 62 & 0xFFF) << 64
-            | 0b10 << 62
-            | noise & (1 << 62) - 1
-        )
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        milliseconds = int(self._clock.now() * 1000)
+        if milliseconds != self._milliseconds:
+            text = f"{milliseconds & 0xFFFF_FFFF_FFFF:012x}"
+            self._milliseconds, self._time = milliseconds, f"{text[:8]}-{text[8:]}"
+        noise = self._noise.take(10).hex()
+        variant = "89ab"[int(noise[3], 16) & 3]
+        return f"{self._time}-7{noise[:3]}-{variant}{noise[4:7]}-{noise[7:19]}"
 
     def nonce(self) -> int:
-        return int.from_bytes(os.urandom(8), "big") >> 1
+        return int.from_bytes(self._noise.take(8), "big") >> 1
