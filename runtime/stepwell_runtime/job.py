@@ -197,8 +197,9 @@ class Job:
 
     def _succeed(self, value: Any) -> None:
         try:
-            data = self.worker.codec.encode(value, f"the result of {self._word}")
+            data = self.worker.codec.encode(value, self._definition.its_result)
         except StepwellError as refused:
+            refused.add_note(f"in run {self.id!r}")
             self._fail(refused)
         else:
             self._finish(Status.COMPLETED, data)
