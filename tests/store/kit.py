@@ -187,7 +187,11 @@ class Bench:
 
 
 async def open_bench(
-    path: Path, *, durability: Durability = "process", clock: Clock | None = None, lease: float = 15.0
+    path: Path,
+    *,
+    durability: Durability = "process",
+    clock: Clock | None = None,
+    lease: float = 15.0,
 ) -> Bench:
     clock = clock or SystemClock()
     store = await open_store(

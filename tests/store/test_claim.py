@@ -67,7 +67,9 @@ async def test_a_worker_may_serve_a_thousand_identities(bench: Bench) -> None:
     session = await bench.session(*serves)
     found = await bench.claim(session, 200)
     assert len(found.runs) == 100
-    assert [r.priority for r in found.runs] == sorted((r.priority for r in found.runs), reverse=True)
+    assert [r.priority for r in found.runs] == sorted(
+        (r.priority for r in found.runs), reverse=True
+    )
 
 
 async def test_a_worker_without_code_claims_nothing(bench: Bench) -> None:

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.anyio
 
 async def end(bench: Bench, id: str, at: float, *, value: bytes = b"") -> None:
     run = await bench.claimed(await bench.session(), id, args=b"a" * 2000)
-    await bench.store.do(Append(run.run, 1, [bench.record(0)], opened=[OpenOp("1", "wait", "", None)]))
+    await bench.store.do(
+        Append(run.run, 1, [bench.record(0)], opened=[OpenOp("1", "wait", "", None)])
+    )
     await bench.signal(id, "u")
     await bench.store.do(Finish(run.run, 1, Status.COMPLETED, value, at))
 

@@ -196,9 +196,7 @@ def test_many_processes_make_one_new_file_at_once(path: Path) -> None:
     db.close()
 
 
-SEEK = (
-    "SEARCH runs USING COVERING INDEX runs_ready (queue=? AND name=? AND version=? AND kind=?)"
-)
+SEEK = "SEARCH runs USING COVERING INDEX runs_ready (queue=? AND name=? AND version=? AND kind=?)"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ _log = logging.getLogger("stepwell.store")
 _PAGE: Final = 4096
 _PASSIVE_AT: Final = 4 * 1024 * 1024
 _RESTART_AT: Final = 64 * 1024 * 1024
+_TOO_FAR: Final = 32 * 1024 * 1024  # beyond that, while a checkpoint is on its way
 _RESTART_WAIT: Final = 1.0  # seconds that writers pause for readers to leave
 
 
@@ -24,29 +25,43 @@ class Checkpointer:
         self._connect, self._executor = connect, executor
         self._db: sqlite3.Connection | None = None
         self._loop = asyncio.get_running_loop()
-        self._verbs = 0
-        self._pages_per_verb = 3.0
+        self._verbs = self._bytes = 0
+        self._looked_at = 0, 0
+        self._pages_per_verb = 3.0  # beside its values
         self._pages = 0  # in the log, when last looked at
         self._running: asyncio.Future[tuple[int, int] | None] | None = None
         self._restart = False
+        self._paused: Callable[[], None] | None = None
         self._restart_from = _RESTART_AT
         self._warned = False
 
-    def note(self, verbs: int) -> None:
-        """So many verbs were committed."""
+    def note(self, verbs: int, size: int) -> None:
+        """So many verbs, with so many bytes of values, were committed."""
         self._verbs += verbs
-        if self._running is None and self._verbs * self._pages_per_verb * _PAGE >= _PASSIVE_AT:
+        self._bytes += size
+        if self._running is None and self._grown() >= _PASSIVE_AT:
             self._start("PASSIVE", 0.0, None)
+
+    def _grown(self) -> float:
+        """Bytes that the log has grown since it was last looked at."""
+        return self._verbs * self._pages_per_verb * _PAGE + self._bytes
 
     def pause(self, resume: Callable[[], None]) -> bool:
         """Whether writing stops until `resume` is called."""
-        if not self._restart or self._running is not None:
+        if self._running is not None:
+            # the disk cannot move pages as fast as they are written
+            if self._pages * _PAGE + self._grown() < self._restart_from + _TOO_FAR:
+                return False
+            self._paused = resume
+            return True
+        if not self._restart:
             return False
         self._restart = False
         self._start("RESTART", _RESTART_WAIT, resume)
         return True
 
     def _start(self, mode: str, wait: float, resume: Callable[[], None] | None) -> None:
+        self._looked_at = self._verbs, self._bytes
         self._running = self._loop.run_in_executor(self._executor, self._checkpoint, mode, wait)
         self._running.add_done_callback(lambda done: self._finished(done, resume))
 
@@ -71,15 +86,21 @@ class Checkpointer:
         result = None if done.cancelled() else done.result()
         if result is not None:
             self._learn(*result, restarted=resume is not None)
-        if resume is not None:
+        if self._paused is not None:
+            resume, self._paused = self._paused, None
+            self._restart = False
+            self._start("RESTART", _RESTART_WAIT, resume)
+        elif resume is not None:
             resume()
 
     def _learn(self, log: int, moved: int, restarted: bool) -> None:
         grown = log - self._pages if log >= self._pages else log
-        if self._verbs and not restarted:
-            seen = min(max(grown / self._verbs, 0.02), 50.0)
-            self._pages_per_verb = (self._pages_per_verb + seen) / 2
-        self._verbs = 0
+        verbs, size = self._looked_at
+        if verbs and not restarted:
+            seen = (grown - size / _PAGE) / verbs
+            self._pages_per_verb = (self._pages_per_verb + min(max(seen, 0.02), 20.0)) / 2
+        self._verbs -= verbs
+        self._bytes -= size
         # once everything is moved and read by nobody, the next writer starts the log again
         self._pages = log
         size = log * _PAGE

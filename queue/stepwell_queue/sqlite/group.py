@@ -49,7 +49,7 @@ class GroupCommit:
         *,
         inline: bool,
         before: Callable[[Effects], None],
-        after: Callable[[Effects, int], None],
+        after: Callable[[Effects, int, int], None],
         pause: Callable[[Callable[[], None]], bool],
     ) -> None:
         """`before` and `after` frame the callbacks of a batch; `pause` may stop the writing."""
@@ -95,10 +95,10 @@ class GroupCommit:
         ):
             outcome = self._commit_inline(verbs)
             if outcome is not None:
-                self._ended(batch, outcome)
+                self._ended(batch, size, outcome)
                 return
         self._busy = True
-        self._writer.call(lambda: self._on_thread(batch, verbs))
+        self._writer.call(lambda: self._on_thread(batch, size, verbs))
 
     def _commit_inline(self, verbs: list[AnyVerb]) -> Applied | Outage | None:
         """Commit on the loop thread; None if another connection is writing.
@@ -131,30 +131,32 @@ class GroupCommit:
         self._bytes -= size
         return batch, size, rows
 
-    def _on_thread(self, batch: list[Entry], verbs: list[AnyVerb]) -> None:
+    def _on_thread(self, batch: list[Entry], size: int, verbs: list[AnyVerb]) -> None:
         outcome: Applied | BaseException
         try:
             outcome = self._writer.apply_waiting(verbs)
         except BaseException as error:  # noqa: BLE001  whatever it was, the callers hear of it
             outcome = error
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._returned, batch, outcome)
+            self._loop.call_soon_threadsafe(self._returned, batch, size, outcome)
 
-    def _returned(self, batch: list[Entry], outcome: Applied | BaseException) -> None:
+    def _returned(self, batch: list[Entry], size: int, outcome: Applied | BaseException) -> None:
         self._busy = False
-        self._ended(batch, outcome)
+        self._ended(batch, size, outcome)
 
-    def _ended(self, batch: list[Entry], outcome: Applied | BaseException) -> None:
+    def _ended(self, batch: list[Entry], size: int, outcome: Applied | BaseException) -> None:
         if isinstance(outcome, BaseException):
             self._failed(batch, outcome)
         else:
-            self._committed(batch, *outcome)
+            self._committed(batch, size, *outcome)
 
     def _resume(self) -> None:
         self._busy = False
         self._go_on()
 
-    def _committed(self, batch: list[Entry], results: list[Any], effects: Effects) -> None:
+    def _committed(
+        self, batch: list[Entry], size: int, results: list[Any], effects: Effects
+    ) -> None:
         self.commits += 1
         if self._delay:
             self._delay = 0.0
@@ -165,7 +167,7 @@ class GroupCommit:
                 done(result)
             except Exception:  # noqa: BLE001  one broken callback must not silence the others
                 _log.exception("the callback of %s failed", type(verb).__name__)
-        self._after(effects, len(results))
+        self._after(effects, len(results), size)
         self._go_on()
 
     def _go_on(self) -> None:

@@ -91,7 +91,7 @@ class SqliteStore:
         )
         self.submit: Callable[..., None] = self._group.submit
         self._closed = False
-        self._forked = False
+        self._forked = self._left_something = False
         forks.watch(self)
 
     async def join(self) -> None:
@@ -103,11 +103,11 @@ class SqliteStore:
             if self._hub.held and not self._beat.active:
                 self._beat.wake()
 
-    def _after(self, effects: Effects, verbs: int) -> None:
+    def _after(self, effects: Effects, verbs: int, size: int) -> None:
         self._hub.after(effects)
         if not self._context.alone:
             self._neighbours.tell(effects)
-        self._checkpointer.note(verbs)
+        self._checkpointer.note(verbs, size)
 
     def _push(self, verb: AnyVerb) -> None:
         if not self._closed:
@@ -188,10 +188,13 @@ class SqliteStore:
         """Commit what was submitted, then close. Verbs submitted later are refused."""
         if self._closed or self._forked:
             return
-        for worker in list(self._context.sessions):
-            await self._end_session(worker)
         self._closed = True
+        released: list[object] = []
+        for worker in list(self._context.sessions):
+            del self._context.sessions[worker]
+            self._group.push(Release(worker), released.append)
         await self._group.close()
+        self._left_something = any(isinstance(one, Exception) for one in released)
         self._neighbours.close()
         await self._hub.close()
         await self._checkpointer.close()
@@ -204,7 +207,10 @@ class SqliteStore:
         self._beat.stop()
         self._writer.stop()
         self._turn.close()
-        self._presence.unregister()
+        if self._left_something:
+            self._presence.let_go()  # the unlocked file tells the others that this one is dead
+        else:
+            self._presence.unregister()
 
     def after_fork(self) -> None:
         self._forked = True
