@@ -72,8 +72,8 @@ class Faults:
                 return super().executemany(sql, parameters)
 
         class Connection(sqlite3.Connection):
-            def cursor(self, *args: Any) -> Any:
-                return super().cursor(Cursor)
+            def cursor(self, factory: Any = None) -> Any:
+                return super().cursor(factory or Cursor)
 
             def execute(self, sql: str, parameters: Any = ()) -> Any:
                 if sql == "ROLLBACK":

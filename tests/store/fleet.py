@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class RemotePeer:
 @asynccontextmanager
 async def peers(
     path: Path, count: int, *, durability: str = "process", lease: float = 15.0
-) -> AsyncIterator[list[RemotePeer]]:
+) -> AsyncGenerator[list[RemotePeer]]:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         "from tests.store.peer import main; main(*sys.argv[1:])"

@@ -20,6 +20,8 @@ from stepwell_queue import (
     InboxRow,
     Kind,
     NewRun,
+    OpenOp,
+    Park,
     RandomIds,
     Record,
     RecordKind,
@@ -179,6 +181,11 @@ class Bench:
 
     async def signal(self, id: str, uid: str, value: bytes = b"yes") -> None:
         await self.store.do(SendSignal(id, uid, "go", value, self.clock.now()))
+
+    async def park(
+        self, run: int, fence: int, due: float | None = None, opened: Sequence[OpenOp] = ()
+    ) -> list[InboxRow]:
+        return list(await self.store.do(Park(run, fence, due, "go", opened)))
 
     async def status(self, id: str) -> str:
         info = await self.store.info(id)

@@ -12,7 +12,6 @@ from typing import Any
 from stepwell_queue import (
     Append,
     Finish,
-    Park,
     RunInfo,
     Session,
     StaleFence,
@@ -51,7 +50,7 @@ class Peer:
 
     async def park(self, run: int, fence: int, after: float | None = None) -> int:
         due = None if after is None else self.bench.clock.now() + after
-        return len(await self.bench.store.do(Park(run, fence, due, "waits")))
+        return len(await self.bench.park(run, fence, due))
 
     async def finish(self, run: int, fence: int, value: str) -> str:
         verb = Finish(run, fence, Status.COMPLETED, value.encode(), self.bench.clock.now())

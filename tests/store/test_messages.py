@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
 from stepwell_queue import (
+    AnyVerb,
     Append,
     CancelRun,
     Finish,
@@ -83,10 +85,10 @@ async def test_park_and_signal_never_miss_each_other(bench: Bench) -> None:
         run = await bench.claimed(session, f"run-{n}")
         park = Park(run.run, 1, None, "go")
         signal = SendSignal(run.id, "u", "go", b"", bench.clock.now())
-        verbs = [park, signal] if rng.random() < 0.5 else [signal, park]
-        tasks = []
+        verbs: list[AnyVerb] = [park, signal] if rng.random() < 0.5 else [signal, park]
+        tasks: list[asyncio.Task[Any]] = []
         for verb in verbs:
-            tasks.append(asyncio.ensure_future(bench.store.do(verb)))
+            tasks.append(asyncio.create_task(bench.store.do(verb)))
             for _ in range(rng.randrange(3)):
                 await asyncio.sleep(0)
         answers = dict(zip(verbs, await asyncio.gather(*tasks), strict=True))

@@ -158,7 +158,7 @@ async def test_absorbing_rows_of_another_run_has_no_effect(bench: Bench) -> None
     await bench.signal("other", "u")
     (row,) = await bench.store.do(Park(other.run, 1, None, "go"))
     await bench.store.do(Append(mine.run, 1, [bench.record(0)], absorbed=[row.id]))
-    assert len(await bench.store.do(Park(other.run, 1, None, "go"))) == 1
+    assert len(await bench.park(other.run, 1)) == 1
 
 
 async def test_park_succeeds_only_with_an_empty_inbox(bench: Bench) -> None:
@@ -173,21 +173,20 @@ async def test_park_succeeds_only_with_an_empty_inbox(bench: Bench) -> None:
     assert await _ops(bench) == [op]
     absorb = Append(run.run, 1, [bench.record(0, "")], absorbed=[rows[0].id])
     await bench.store.do(absorb)
-    assert list(await bench.store.do(Park(run.run, 1, None, "go"))) == []
+    assert await bench.park(run.run, 1) == []
     assert await bench.status("run") == "parked"
 
 
 async def test_a_repeated_park_is_fine_until_somebody_claims(bench: Bench) -> None:
     session = await bench.session()
     run = await bench.claimed(session, "run")
-    verb = Park(run.run, 1, None, "go")
     for _ in range(2):
-        assert list(await bench.store.do(verb)) == []
+        assert await bench.park(run.run, 1) == []
     await bench.signal("run", "u")
-    assert list(await bench.store.do(verb)) == []
+    assert await bench.park(run.run, 1) == []
     await bench.claim_one(session)
     with pytest.raises(StaleFence):
-        await bench.store.do(verb)
+        await bench.park(run.run, 1)
 
 
 async def test_a_parked_run_says_what_it_waits_for(bench: Bench) -> None:

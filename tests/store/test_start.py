@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from stepwell_queue import (
+    AnyVerb,
     IdConflict,
     Identity,
     Kind,
@@ -162,7 +163,7 @@ async def test_start_many_inserts_all_or_none(bench: Bench) -> None:
 
 
 async def test_a_verb_that_cannot_be_stored_fails_alone(bench: Bench) -> None:
-    verbs = [
+    verbs: list[AnyVerb] = [
         Start(bench.new("before")),
         Start(bench.new("too-large-a-number", priority=2**70)),
         Start(bench.new("surrogate", args=b"", queue="\ud800")),

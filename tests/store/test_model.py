@@ -1,0 +1,242 @@
+"""Random sequences of verbs, compared with a model of a dozen lines."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from stepwell_queue import (
+    Append,
+    CancelRun,
+    Finish,
+    Reschedule,
+    RunEnded,
+    RunNotFound,
+    Session,
+    StaleFence,
+    Status,
+)
+from tests.store.kit import Bench, ManualClock, open_bench
+
+T = TypeVar("T")
+IDS = st.sampled_from(["a", "b", "c", "d"])
+
+
+@dataclass
+class Model:
+    """What a run should be."""
+
+    run: int
+    status: Status
+    fence: int = 0
+    due: float | None = None
+    journal: int = 0
+    inbox: list[str] = field(default_factory=list)
+
+    def ready(self) -> None:
+        self.status, self.due = Status.READY, None
+
+
+class Lives(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock = ManualClock()
+        self.runs: dict[str, Model] = {}
+        self.uids = 0
+        self.bench: Bench
+        self.session: Session
+        self.do(self.open())
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    async def open(self) -> None:
+        self.bench = await open_bench(Path(self.folder.name) / "runs.db", clock=self.clock)
+        self.session = await self.bench.session()
+
+    def teardown(self) -> None:
+        try:
+            assert self.do(self.bench.store.doctor()) == []
+            self.do(self.bench.store.close())
+        finally:
+            self.runner.close()
+            self.folder.cleanup()
+
+    def promote(self) -> None:
+        for model in self.runs.values():
+            if model.due is not None and model.due <= self.clock.now():
+                model.ready()
+
+    @rule(id=IDS, delay=st.sampled_from([None, 0.0, 5.0]))
+    def start(self, id: str, delay: float | None) -> None:
+        due = None if delay is None else self.clock.now() + delay
+        started = self.do(self.bench.start(id, due=due))
+        assert started.created == (id not in self.runs)
+        if started.created:
+            model = self.runs[id] = Model(started.run, Status.READY)
+            if delay:
+                model.status, model.due = Status.SCHEDULED, due
+
+    @rule(limit=st.integers(1, 3))
+    def claim(self, limit: int) -> None:
+        self.promote()
+        found = self.do(self.bench.claim(self.session, limit))
+        ready = [id for id, model in self.runs.items() if model.status == Status.READY]
+        ready.sort(key=lambda id: self.runs[id].run)
+        assert [run.id for run in found.runs] == ready[:limit]
+        for run in found.runs:
+            model = self.runs[run.id]
+            model.status, model.fence = Status.RUNNING, model.fence + 1
+            assert run.fence == model.fence
+            assert len(run.journal) == model.journal
+            assert [row.uid for row in run.inbox] == model.inbox
+
+    def held(self, id: str, fence: int) -> bool:
+        model = self.runs[id]
+        return model.status == Status.RUNNING and fence == model.fence
+
+    def attempt(self, id: str, fence: int, work: Coroutine[Any, Any, Any]) -> bool:
+        """Whether the verb was accepted, which it must be just if the claim is current."""
+        try:
+            self.do(work)
+        except StaleFence:
+            assert not self.held(id, fence)
+            return False
+        assert self.held(id, fence)
+        return True
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), fence=st.integers(1, 3))
+    def append(self, data: st.DataObject, fence: int) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        verb = Append(model.run, fence, [self.bench.record(model.journal)])
+        if self.attempt(id, fence, self.bench.store.do(verb)):
+            model.journal += 1
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), delay=st.sampled_from([None, 3.0]))
+    def park(self, data: st.DataObject, delay: float | None) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        if model.status != Status.RUNNING:
+            return
+        due = None if delay is None else self.clock.now() + delay
+        rows = self.do(self.bench.park(model.run, model.fence, due))
+        assert [row.uid for row in rows] == model.inbox
+        if rows:
+            taken = rows[0]
+            record = self.bench.record(model.journal, "", kind=3)
+            verb = Append(model.run, model.fence, [record], absorbed=[taken.id])
+            self.do(self.bench.store.do(verb))
+            model.journal += 1
+            model.inbox.remove(taken.uid)
+        else:
+            model.status, model.due = Status.PARKED, due
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), fence=st.integers(1, 3))
+    def finish(self, data: st.DataObject, fence: int) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        self.uids += 1
+        value = str(self.uids).encode()
+        verb = Finish(model.run, fence, Status.COMPLETED, value, self.clock.now())
+        if self.attempt(id, fence, self.bench.store.do(verb)):
+            model.status = Status.COMPLETED
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), delay=st.sampled_from([None, 4.0]))
+    def give_back(self, data: st.DataObject, delay: float | None) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        if model.status != Status.RUNNING:
+            return
+        due = None if delay is None else self.clock.now() + delay
+        self.do(self.bench.store.do(Reschedule(model.run, model.fence, due)))
+        model.ready()
+        if due is not None and not any(uid.startswith("cancel") for uid in model.inbox):
+            model.status, model.due = Status.SCHEDULED, due
+
+    @rule(id=IDS)
+    def signal(self, id: str) -> None:
+        self.uids += 1
+        uid = f"signal-{self.uids}"
+        model = self.runs.get(id)
+        try:
+            self.do(self.bench.signal(id, uid))
+        except (RunNotFound, RunEnded):
+            assert model is None or model.status.terminal
+            return
+        assert model is not None
+        model.inbox.append(uid)
+        if model.status == Status.PARKED:
+            model.ready()
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        self.uids += 1
+        uid = f"cancel-{self.uids}"
+        status = self.do(self.bench.store.do(CancelRun(id, uid, b"", self.clock.now())))
+        if not model.status.terminal:
+            if model.fence == 0:
+                model.status, model.due = Status.CANCELLED, None
+            else:
+                model.inbox.append(uid)
+                if model.status in (Status.PARKED, Status.SCHEDULED):
+                    model.ready()
+        assert status == model.status
+
+    @rule(seconds=st.sampled_from([1.0, 4.0]))
+    def move_clock(self, seconds: float) -> None:
+        self.clock.move(seconds)
+        self.do(self.bench.claim(self.session, 0))
+        self.promote()
+
+    @rule()
+    def restart(self) -> None:
+        self.do(self.bench.store.close())
+        for model in self.runs.values():
+            if model.status == Status.RUNNING:
+                model.ready()
+        self.do(self.open())
+        self.promote()
+
+    @invariant()
+    def the_store_is_as_the_model_says(self) -> None:
+        for id, model in self.runs.items():
+            info = self.do(self.bench.store.info(id))
+            assert info is not None
+            assert (info.run, Status(info.status), info.fence) == (
+                model.run,
+                model.status,
+                model.fence,
+            )
+            assert info.due == model.due
+
+
+Lives.TestCase.settings = settings(
+    max_examples=25,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.blocking  # a state machine is synchronous
+class TestLives(Lives.TestCase):  # type: ignore[misc] # made by hypothesis
+    pass
