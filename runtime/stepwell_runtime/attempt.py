@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from stepwell_runtime.definitions import Definition
 from stepwell_runtime.errors import StepTimeout
+from stepwell_runtime.lag import STEP_TURN, clock, step_blocked
 from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.scope import StepScope, current
 
@@ -105,7 +106,7 @@ class Attempt:
                     call = self._definition.fn(*self._args, **self._kwargs)
                 else:
                     call = self._in_thread()
-                value = await _InContext(self._context, call, lanes)
+                value = await _InContext(self._context, call, lanes, self.scope)
             except BaseException as caught:  # noqa: BLE001 - SystemExit too is the step's failure
                 error = caught
             self._lane = None
@@ -146,17 +147,20 @@ class Attempt:
 class _InContext:
     """Awaits a coroutine each of whose turns runs in a context that is not the task's."""
 
-    __slots__ = ("_awaitable", "_context", "_lanes")
+    __slots__ = ("_awaitable", "_context", "_lanes", "_scope")
 
-    def __init__(self, context: Context, awaitable: Any, lanes: Lanes) -> None:
-        self._context, self._awaitable, self._lanes = context, awaitable, lanes
+    def __init__(self, context: Context, awaitable: Any, lanes: Lanes, scope: StepScope) -> None:
+        self._context, self._awaitable, self._lanes, self._scope = context, awaitable, lanes, scope
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run, steps = self._context.run, self._awaitable.__await__()
+        begun = clock()
         try:
             waits_for = run(next, steps)
         except StopIteration as stop:
             return stop.value
+        finally:
+            self._turn_over(begun)
         self._lanes.suspended()
         while True:
             caught: BaseException | None = None
@@ -164,12 +168,19 @@ class _InContext:
                 yield waits_for
             except BaseException as thrown:  # noqa: BLE001 - it is the step's to handle
                 caught = thrown
+            begun = clock()
             try:
                 waits_for = run(next, steps) if caught is None else run(steps.throw, caught)
             except StopIteration as stop:
                 return stop.value
             finally:
                 caught = None  # its traceback may hold this frame
+                self._turn_over(begun)
+
+    def _turn_over(self, begun: float) -> None:
+        seconds = clock() - begun
+        if seconds > STEP_TURN:
+            step_blocked(self._scope, seconds)
 
 
 def _nobody(value: Any, error: BaseException | None) -> None:

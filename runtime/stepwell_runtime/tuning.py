@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 # A busy loop otherwise makes the store's writer thread wait 5 ms for each hand-over.
@@ -14,7 +14,7 @@ COLLECT_AFTER = (20_000, 20, 20)
 
 
 @contextmanager
-def worker_process() -> Iterator[None]:
+def worker_process() -> Generator[None]:
     """Tune this process while it serves as a worker. For entry points; importing never does."""
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH_INTERVAL)

@@ -35,6 +35,7 @@ from stepwell_runtime.core.branch import OpState
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.errors import Diverged, WorkerCrashed
+from stepwell_runtime.lag import WORKFLOW_TURN, clock, workflow_blocked
 from stepwell_runtime.launch import decode_arguments
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ class Activation:
         self.journal.next_seq = claimed.journal[-1].seq + 1 if claimed.journal else 0
         self.journal.had_rows = bool(claimed.open_ops)
         execution.replaying = claimed.fence > 1
+        begun = clock()
         execution.begin()
+        self._turn_over(begun)
         self._replay(execution, claimed.journal)
         execution.replaying = False
         if execution.stuck is None:
@@ -236,6 +239,7 @@ class Activation:
     def _deliver(self, records: Sequence[Record]) -> None:
         execution = self.execution
         assert execution is not None
+        begun = clock()
         for record in records:
             if record.path:
                 self.works.pop(record.path, None)
@@ -243,6 +247,12 @@ class Activation:
             if execution.stuck is None:
                 # Each delivery has its effects before the next, as it has after a crash.
                 self._follow(execution)
+        self._turn_over(begun)
+
+    def _turn_over(self, begun: float) -> None:
+        seconds = clock() - begun
+        if seconds > WORKFLOW_TURN:
+            workflow_blocked(self.id, self.definition.name, seconds)
 
     def refused(self, error: Exception) -> None:
         if self.ended:

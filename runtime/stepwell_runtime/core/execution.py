@@ -12,12 +12,11 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
+from stepwell_runtime.core.asking import ask
 from stepwell_runtime.core.branch import (
     Branch,
     CallOp,
@@ -31,16 +30,14 @@ from stepwell_runtime.core.commands import (
     CallCommand,
     Command,
     GroupCommand,
-    JoinCommand,
-    SleepCommand,
-    StartCommand,
-    StepCommand,
-    WaitCommand,
 )
 from stepwell_runtime.core.discard import close_coroutine, finish_generator, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
+from stepwell_runtime.core.outcomes import (
+    Outcome as Outcome,
+)
 from stepwell_runtime.core.outcomes import (
     Resumed,
     after_child,
@@ -48,19 +45,18 @@ from stepwell_runtime.core.outcomes import (
     after_timer,
     causes,
     child_cancelled,
+    completed,
     described,
+    ended_by,
     throwable,
 )
 from stepwell_runtime.core.undo import Undo, UndoStack, snapshot
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import (
     Cancelled,
-    DeadlineExceeded,
     Diverged,
-    DurabilityError,
     NotDurable,
 )
-from stepwell_runtime.launch import digest_of, encode_each
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_SWALLOWED = 100
@@ -79,16 +75,6 @@ _FITTING: dict[str, frozenset[RecordKind]] = {
 }
 _set_running_loop = asyncio._set_running_loop
 _get_running_loop = asyncio._get_running_loop
-
-Verdict = Literal["completed", "failed", "cancelled"]
-
-
-class Outcome(msgspec.Struct):
-    """How the forward code of a run ended."""
-
-    verdict: Verdict
-    value: bytes = b""
-    error: BaseException | None = None
 
 
 class Execution:
@@ -298,7 +284,7 @@ class Execution:
             return after_timer(self.codec, op)
         if kind == RecordKind.STARTED:
             child_id = record.value.decode()
-            self._known_detached().started(child_id)
+            self.detached().started(child_id)
             return child_id, None
         if kind == RecordKind.STEP_CUT:
             return None, Cancelled()
@@ -327,29 +313,29 @@ class Execution:
         return error
 
     def _deliver_signal(self, record: Record) -> None:
-        op = self._known_signals().arrive(record.name, record.value)
+        op = self.signals().arrive(record.name, record.value)
         if op is not None:
             self._end(op)
             self.withdrawn.append(op)
             self._ready.append((op.branch, *after_signal(self.codec, op, record.value)))
 
-    def _known_signals(self) -> Signals:
+    def signals(self) -> Signals:
         if self._signals is None:
             self._signals = Signals()
         return self._signals
 
-    def _known_detached(self) -> DetachedChildren:
+    def detached(self) -> DetachedChildren:
         if self._detached is None:
             self._detached = DetachedChildren()
         return self._detached
 
     def _deliver_detached(self, record: Record) -> None:
-        for op in self._known_detached().ended(record):
+        for op in self.detached().ended(record):
             self._end(op)
             self.withdrawn.append(op)
-            self._ready.append((op.branch, *self._join_outcome(op, record)))
+            self._ready.append((op.branch, *self.join_outcome(op, record)))
 
-    def _join_outcome(self, op: Op, record: Record) -> Resumed:
+    def join_outcome(self, op: Op, record: Record) -> Resumed:
         value, error = after_child(self.codec, op, record)
         return value, None if error is None else self._noted(record, error)
 
@@ -485,7 +471,7 @@ class Execution:
             open_group(self, branch, command, path)
             return
         try:
-            op = self._op(branch, command, path)
+            op = ask(self, branch, command, path)
         except Exception as error:  # noqa: BLE001 - arguments that cannot be encoded: raised there
             self._ended.add(path)
             self._ready.append((branch, None, error))
@@ -507,65 +493,10 @@ class Execution:
             return
         self._ready.append((branch, None, Cancelled()))
 
-    def _op(self, branch: Branch, command: Command, path: str) -> Op | None:
-        """Return the operation to wait for, or None when the branch can go on at once."""
-        after = self.seq
-        if isinstance(command, CallCommand):
-            return self._call_op(branch, command, path, after)
-        if isinstance(command, SleepCommand):
-            op = Op(path, "sleep", "sleep", command, branch, after)
-            op.due = command.until if command.delay is None else self.now + command.delay
-            return op
-        if isinstance(command, WaitCommand):
-            return self._wait_op(branch, command, path, after)
-        if isinstance(command, JoinCommand):
-            return self._join_op(branch, command, path, after)
-        self.stuck = foreign_await(command)
-        return None
-
-    def _call_op(self, branch: Branch, command: CallCommand, path: str, after: int) -> Op:
-        definition = command.definition
-        if isinstance(command, StepCommand):
-            kind = "remote" if (command.options.queue or definition.queue) is not None else "step"
-        else:
-            kind = "start" if isinstance(command, StartCommand) else "child"
-        op = CallOp(path, kind, command, branch, after)
-        try:
-            op.args = encode_each(self.codec, definition, command.args, command.kwargs)
-        except Exception as refused:
-            refused.add_note(f"at path {path} of run {self.facts.id!r}")
-            raise
-        op.digest = digest_of(op.args)
-        return op
-
-    def _wait_op(self, branch: Branch, command: WaitCommand, path: str, after: int) -> Op | None:
-        op = Op(path, "wait", command.name, command, branch, after)
-        signals = self._known_signals()
-        arrived = signals.take(command.name)
-        if arrived is not None:
-            self._ended.add(path)
-            self._ready.append((branch, *after_signal(self.codec, op, arrived)))
-            return None
-        if command.timeout is not None:
-            op.due = self.now + command.timeout
-        signals.wait(command.name, op)
-        return op
-
-    def _join_op(self, branch: Branch, command: JoinCommand, path: str, after: int) -> Op | None:
-        op = Op(path, "join", command.run_id, command, branch, after)
-        detached = self._known_detached()
-        if not detached.knows(command.run_id):
-            raise DurabilityError(
-                f"run {command.run_id!r} was not started by this run: its result cannot be "
-                "awaited here; read it in a @step"
-            )
-        record = detached.end_of(command.run_id)
-        if record is not None:
-            self._ended.add(path)
-            self._ready.append((branch, *self._join_outcome(op, record)))
-            return None
-        detached.wait(command.run_id, op)
-        return op
+    def answered(self, branch: Branch, path: str, outcome: Resumed) -> None:
+        """Note an operation whose outcome is known when it is asked for."""
+        self._ended.add(path)
+        self._ready.append((branch, *outcome))
 
     def _end(self, op: Op) -> None:
         op.state = OpState.ENDED
@@ -579,32 +510,17 @@ class Execution:
         if group is not None:
             branch_of_group_ended(self, group, branch, value, error)
         elif branch is self._main:
-            self._main_outcome = self._judge(value, error)
+            self._main_outcome = (
+                completed(self.codec, value, self.facts.workflow)
+                if error is None
+                else ended_by(error, self._cancel_name, self.facts.id)
+            )
         elif self.rolling_back:
             self._undo_stack.failed(branch.index, error)
             self._next_undo()
         if self.outcome is None and self._main_outcome is not None and not self._live:
             self.outcome = self._main_outcome
         branch.unlink()
-
-    def _judge(self, value: Any, error: BaseException | None) -> Outcome:
-        if error is None:
-            try:
-                return Outcome(
-                    "completed",
-                    self.codec.encode(value, f"the result of workflow {self.facts.workflow!r}"),
-                )
-            except Exception as refused:  # noqa: BLE001 - a result that cannot be stored fails the run
-                return Outcome("failed", error=refused)
-        if isinstance(error, Cancelled):
-            if self._cancel_name == "deadline":
-                return Outcome(
-                    "failed",
-                    error=DeadlineExceeded(f"run {self.facts.id!r} did not end by its deadline"),
-                )
-            if self._cancel_name is not None:
-                return Outcome("cancelled", error=error)
-        return Outcome("failed", error=error)
 
     # --- cancellation ---
 

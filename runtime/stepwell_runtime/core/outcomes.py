@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+import msgspec
 
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError, SerializationError
 from stepwell_runtime.core.branch import Op
 from stepwell_runtime.core.commands import NO_DEFAULT, JoinCommand, WaitCommand
-from stepwell_runtime.errors import RunCancelled, SignalTimeout, StepFailed
+from stepwell_runtime.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    RunCancelled,
+    SignalTimeout,
+    StepFailed,
+)
 from stepwell_runtime.fitting import fits
 
 Resumed = tuple[Any, BaseException | None]
 """What a branch is resumed with: a value, or an error to raise."""
+
+
+Verdict = Literal["completed", "failed", "cancelled"]
+
+
+class Outcome(msgspec.Struct):
+    """How the forward code of a run ended."""
+
+    verdict: Verdict
+    value: bytes = b""
+    error: BaseException | None = None
+
+
+def completed(codec: Codec, value: object, workflow: str) -> Outcome:
+    """Return the outcome of code that returned; a result that cannot be stored fails the run."""
+    try:
+        return Outcome("completed", codec.encode(value, f"the result of workflow {workflow!r}"))
+    except Exception as refused:  # noqa: BLE001 - whatever encoding a user's value raises
+        return Outcome("failed", error=refused)
+
+
+def ended_by(error: BaseException, cancel_name: str | None, run_id: str) -> Outcome:
+    """Return the outcome of code that raised, while the run was being cancelled or not."""
+    if isinstance(error, Cancelled) and cancel_name is not None:
+        if cancel_name != "deadline":
+            return Outcome("cancelled", error=error)
+        error = DeadlineExceeded(f"run {run_id!r} did not end by its deadline")
+    return Outcome("failed", error=error)
 
 
 def after_timer(codec: Codec, op: Op) -> Resumed:

@@ -1,0 +1,87 @@
+"""What a branch asks for becomes an operation, or is answered at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepwell_runtime.core.branch import Branch, CallOp, Op
+from stepwell_runtime.core.commands import (
+    CallCommand,
+    Command,
+    JoinCommand,
+    SleepCommand,
+    StartCommand,
+    StepCommand,
+    WaitCommand,
+)
+from stepwell_runtime.core.guard import foreign_await
+from stepwell_runtime.core.outcomes import after_signal
+from stepwell_runtime.errors import DurabilityError
+from stepwell_runtime.launch import digest_of, encode_each
+
+if TYPE_CHECKING:
+    from stepwell_runtime.core.execution import Execution
+
+
+def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op | None:
+    """Return the operation to wait for, or None when the branch can go on at once.
+
+    Raises SerializationError when the arguments cannot be stored.
+    """
+    if isinstance(command, CallCommand):
+        return _call(execution, branch, command, path)
+    if isinstance(command, SleepCommand):
+        op = Op(path, "sleep", "sleep", command, branch, execution.seq)
+        op.due = command.until if command.delay is None else execution.now + command.delay
+        return op
+    if isinstance(command, WaitCommand):
+        return _wait(execution, branch, command, path)
+    if isinstance(command, JoinCommand):
+        return _join(execution, branch, command, path)
+    execution.stuck = foreign_await(command)
+    return None
+
+
+def _call(execution: Execution, branch: Branch, command: CallCommand, path: str) -> Op:
+    definition = command.definition
+    if isinstance(command, StepCommand):
+        kind = "remote" if (command.options.queue or definition.queue) is not None else "step"
+    else:
+        kind = "start" if isinstance(command, StartCommand) else "child"
+    op = CallOp(path, kind, command, branch, execution.seq)
+    try:
+        op.args = encode_each(execution.codec, definition, command.args, command.kwargs)
+    except Exception as refused:
+        refused.add_note(f"at path {path} of run {execution.facts.id!r}")
+        raise
+    op.digest = digest_of(op.args)
+    return op
+
+
+def _wait(execution: Execution, branch: Branch, command: WaitCommand, path: str) -> Op | None:
+    op = Op(path, "wait", command.name, command, branch, execution.seq)
+    signals = execution.signals()
+    arrived = signals.take(command.name)
+    if arrived is not None:
+        execution.answered(branch, path, after_signal(execution.codec, op, arrived))
+        return None
+    if command.timeout is not None:
+        op.due = execution.now + command.timeout
+    signals.wait(command.name, op)
+    return op
+
+
+def _join(execution: Execution, branch: Branch, command: JoinCommand, path: str) -> Op | None:
+    op = Op(path, "join", command.run_id, command, branch, execution.seq)
+    detached = execution.detached()
+    if not detached.knows(command.run_id):
+        raise DurabilityError(
+            f"run {command.run_id!r} was not started by this run: its result cannot be awaited "
+            "here; read it in a @step"
+        )
+    record = detached.end_of(command.run_id)
+    if record is not None:
+        execution.answered(branch, path, execution.join_outcome(op, record))
+        return None
+    detached.wait(command.run_id, op)
+    return op
