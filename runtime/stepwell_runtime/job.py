@@ -22,7 +22,7 @@ from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.definitions import StepDefinition, TaskDefinition
 from stepwell_runtime.errors import DeadlineExceeded, RetryLater, WorkerCrashed
-from stepwell_runtime.launch import decode_arguments
+from stepwell_runtime.launch import decode_arguments, lasting_id
 from stepwell_runtime.policy import Policy, max_crashes
 from stepwell_runtime.scope import StepScope
 
@@ -107,9 +107,11 @@ class Job:
             self._fail(error)
             return
         path = claimed.parent_path or ""
-        seed = f"{claimed.id}/{claimed.nonce}/{claimed.generation}"
+        of_step = claimed.kind == Kind.STEP
+        lasting = lasting_id(claimed.id) if of_step else claimed.id
+        seed = f"{lasting}/{claimed.nonce}/{claimed.generation}"
         scope = StepScope(
-            claimed.parent_id if claimed.kind == Kind.STEP and claimed.parent_id else claimed.id,
+            claimed.parent_id if of_step and claimed.parent_id else claimed.id,
             path,
             self._definition.name,
             claimed.attempts + 1,

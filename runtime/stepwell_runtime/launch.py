@@ -23,7 +23,8 @@ from stepwell_runtime.policy import store_options
 
 DEFAULT_QUEUE = "default"
 LONGEST_ID = 200
-_DERIVED = re.compile(r"/~?[\d.]+\Z")
+_DERIVED = re.compile(r"/~?[\d.]+(#\d+)?\Z")
+_RETRIED = re.compile(r"#\d+\Z")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
 _NO_KEYWORDS: dict[str, bytes] = {}
@@ -42,6 +43,16 @@ def checked_id(id: object) -> str:
             f"run id {id!r} ends like the id of a child run (/ and digits): choose another one"
         )
     return id
+
+
+def child_id(parent: str, path: str, attempt: int) -> str:
+    """Return the id of the child at `path`; one that is asked for after a retry is another run."""
+    return f"{parent}/{path}" if attempt == 1 else f"{parent}/{path}#{attempt}"
+
+
+def lasting_id(child: str) -> str:
+    """Return the id that a node job's key is made of: the same after a retry of its run."""
+    return _RETRIED.sub("", child)
 
 
 def encode_arguments(

@@ -6,16 +6,19 @@ where the code stands, and at the end the code must have come to the stored outc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import Context
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import msgpack
+
 from stepwell_queue.contract import History, Record, RecordKind, Rollback, Status
 from stepwell_runtime.core.branch import CallOp, Op, OpState
 from stepwell_runtime.launch import decode_arguments, decode_each
-from tests.property.shapes import Broken, shaped
-from tests.property.world import START, Scenario, codec
+from tests.property.shapes import START, Broken, held, shaped
+from tests.property.world import Scenario, codec
 from tests.replay.asked import Events, Watched
 
 OUTCOME_KINDS = frozenset(
@@ -46,12 +49,13 @@ class Replay:
     def __init__(self, scenario: Scenario, histories: dict[str, History], run_id: str) -> None:
         self.scenario, self.histories, self.history = scenario, histories, histories[run_id]
         run = self.history.run
-        args, kwargs = decode_arguments(codec, shaped.definition, run.args, trusted=True)
+        code = held.definition if run.name == "held" else shaped.definition
+        args, kwargs = decode_arguments(codec, code, run.args, trusted=True)
         facts: Any = SimpleNamespace(
             id=run.id, workflow=run.name, created_at=datetime.fromtimestamp(run.created, UTC)
         )
         self.execution = Watched(
-            lambda: shaped.definition.fn(*args, **kwargs),
+            lambda: code.fn(*args, **kwargs),
             facts,
             seed=f"{run.id}/{run.nonce}/0",
             now=run.created,
@@ -63,25 +67,37 @@ class Replay:
     def check(self) -> Events:
         """Return what the code asked for and was told; fails where that is not possible."""
         try:
-            return self._check()
+            self._deliver(self.history.journal)
+            self._check_end()
         finally:
             self.execution.close()
+        return self.execution.events
 
-    def _check(self) -> Events:
+    def until(self, retry: int) -> Events:
+        """Return what the code asked for and was told before the `retry`-th retry."""
+        reopened = [r.seq for r in self.history.journal if is_retry(r)]
+        try:
+            self._deliver(self.history.journal[: reopened[retry]])
+        finally:
+            self.execution.close()
+        return self.execution.events
+
+    def _deliver(self, journal: Sequence[Record]) -> None:
         execution = self.execution
         execution.begin()
         recorded: set[str] = set()
-        for seq, record in enumerate(self.history.journal):
+        voided = {seq for r in journal if is_retry(r) for seq in msgpack.decode(r.value)}
+        for seq, record in enumerate(journal):
             assert record.seq == seq, f"the journal has {record.seq} at {seq}"
             assert execution.stuck is None, execution.stuck
+            if seq in voided:
+                continue
             if record.path:
                 assert record.path not in recorded, f"{record.path} is recorded twice"
                 recorded.add(record.path)
             self._check_record(record)
             execution.deliver(record)
         assert execution.stuck is None, execution.stuck
-        self._check_end()
-        return execution.events
 
     def _check_record(self, record: Record) -> None:
         kind = RecordKind(record.kind)
@@ -99,6 +115,9 @@ class Replay:
         elif kind == RecordKind.FAILURE:
             assert self.execution.wants_rollback
             assert not self.execution.rolling_back
+        elif kind in (RecordKind.REOPEN, RecordKind.ROLL_BACK):
+            words = {send.what for send in self.scenario.sends if START + send.after <= record.at}
+            assert record.name in words
         else:
             assert kind in CHILD_STATUS, record
             self._check_child(kind, record.name, record)
@@ -111,11 +130,11 @@ class Replay:
         elif kind == RecordKind.STARTED:
             assert record.value.decode() in self.histories
         elif kind in CHILD_STATUS:
-            child_id = f"{self.history.run.id}/{record.path}"
-            if child_id in self.histories:
-                self._check_child(kind, child_id, record)
+            child = self._child_that_ended(kind, record)
+            if child is None:
+                assert op.state is OpState.SETTLING, f"{record} tells of a child that never was"
             else:
-                assert op.state is OpState.SETTLING, "a child that was never started has ended"
+                self._check_child(kind, child, record)
         else:
             self._check_step(kind, op, record)
 
@@ -125,21 +144,33 @@ class Replay:
         if kind == RecordKind.STEP_CUT:
             assert op.state is OpState.SETTLING, "a step was cut and its branch was not cancelled"
         elif kind == RecordKind.STEP_OK:
-            assert op.name in RETURNS_ITS_LABEL or (op.name == "revert" and not args[1]), record
+            assert op.name in RETURNS_ITS_LABEL or record.started >= args[1], record
             assert codec.decode(record.value) == (None if op.name == "revert" else args[0])
             assert record.attempt == (args[1] + 1 if op.name == "flaky" else 1), record
         else:
             error = codec.decode_error(record.value)
             assert isinstance(error, Broken), error
             if op.name == "revert":
-                assert args[1]
+                assert record.started < args[1]
                 assert record.attempt == 2
+            elif op.name == "mended":
+                assert record.started < args[1]
+                assert record.attempt == 1
             elif op.name == "flaky":
                 assert op.state is OpState.SETTLING, "a step gave up that had attempts left"
                 assert record.attempt <= args[1]
             else:
                 assert op.name == "broken"
                 assert record.attempt == 1
+
+    def _child_that_ended(self, kind: RecordKind, record: Record) -> str | None:
+        """A retry asks for another child at the same path."""
+        for id, child in self.histories.items():
+            at_path = child.run.parent_path == record.path
+            if at_path and child.run.parent_id == self.history.run.id:
+                if child.run.status == CHILD_STATUS[kind]:
+                    return id
+        return None
 
     def _check_child(self, kind: RecordKind, child_id: str, record: Record) -> None:
         child = self.histories[child_id].run
@@ -179,19 +210,27 @@ class Replay:
 
     def _check_undos(self) -> None:
         execution, run = self.execution, self.history.run
-        undone = [
-            int(record.path[1:].partition(".")[0])
-            for record in self.history.journal
-            if record.path.startswith("~")
-        ]
+        undos = [record for record in self.history.journal if record.path.startswith("~")]
         wanted = [undo.index for undo in reversed(execution.undos) if not undo.discarded]
         if not execution.rolling_back:
-            assert not undone
+            assert not undos
             assert run.rollback == Rollback.NONE
         else:
-            assert undone == wanted
+            while undos:
+                now, undos = undos[: len(wanted)], undos[len(wanted) :]
+                assert [undone(record) for record in now] == wanted
+                # a resumed rollback repeats what failed, and only that
+                wanted = [undone(r) for r in now if r.kind == RecordKind.STEP_FAILED]
             failed = bool(execution.undo_errors)
             assert run.rollback == (Rollback.INCOMPLETE if failed else Rollback.COMPLETE)
+
+
+def is_retry(record: Record) -> bool:
+    return record.kind == RecordKind.REOPEN and record.name == "retry"
+
+
+def undone(record: Record) -> int:
+    return int(record.path[1:].partition(".")[0])
 
 
 def told(error: BaseException | None) -> tuple[str, str]:

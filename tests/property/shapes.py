@@ -78,6 +78,15 @@ async def broken(label: str) -> str:
     raise Broken(label)
 
 
+@step
+async def mended(label: str, at: float) -> str:
+    """Fails until somebody has mended what it needs."""
+    executed()
+    if clock_of_worker.get().now() < at:
+        raise Broken(label)
+    return label
+
+
 async def pause(seconds: float) -> None:
     over = asyncio.Event()
     clock = clock_of_worker.get()
@@ -115,14 +124,15 @@ async def job(label: str) -> str:
 
 
 @step(retry=Retry(attempts=2, delay=1.0, jitter=False))
-async def revert(label: str, fails: bool) -> None:
+async def revert(label: str, at: float) -> None:
+    """An undo that fails until then."""
     executed()
-    if fails:
+    if clock_of_worker.get().now() < at:
         raise Broken(f"undo of {label}")
 
 
 def unbook(label: str) -> Call[None]:
-    return revert(label, False)
+    return revert(label, 0.0)
 
 
 @step(compensate=unbook)
@@ -133,6 +143,12 @@ async def book(label: str) -> str:
 
 @workflow(max_crashes=NEVER)
 async def shaped(node: Node) -> list[Any]:
+    trace: Trace = []
+    return [await perform(node, trace), trace]
+
+
+@workflow(max_crashes=NEVER, on_failure="hold")
+async def held(node: Node) -> list[Any]:
     trace: Trace = []
     return [await perform(node, trace), trace]
 
@@ -200,7 +216,7 @@ async def _fork(node: Node, trace: Trace) -> Any:
 
 
 async def _undo(node: Node, trace: Trace) -> None:
-    undo = compensate(revert(node["label"], node["fails"]))
+    undo = compensate(revert(node["label"], node["at"]))
     if node["discarded"]:
         undo.discard()
 
@@ -244,6 +260,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
     "plain": _step(lambda node: plain(node["label"])),
     "flaky": _step(lambda node: flaky(node["label"], node["failures"])),
     "broken": _step(lambda node: broken(node["label"])),
+    "mended": _step(lambda node: mended(node["label"], node["at"])),
     "slow": _step(lambda node: slow(node["label"], node["seconds"])),
     "interruptible": _step(lambda node: interruptible(node["label"], node["seconds"])),
     "remote": _step(lambda node: remote(node["label"])),
@@ -255,6 +272,11 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
 SECONDS = st.integers(1, 4).map(float)
 LABELS = st.sampled_from("abcdefgh")
 SIGNALS = ("red", "green")
+
+
+START = 1_000_000.0
+MENDED_FROM = st.sampled_from([START + 15.0, START + 45.0])
+UNDO_FROM = st.sampled_from([0.0, 0.0, START + 65.0, 2 * START])
 
 
 def of_kind(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Node]:
@@ -272,7 +294,7 @@ def _leaves(*, endless: bool) -> list[st.SearchStrategy[Node]]:
         of_kind("broken", label=LABELS),
         of_kind("sleep", seconds=SECONDS),
         of_kind("wait", signal=st.sampled_from(SIGNALS), timeout=timeout),
-        of_kind("undo", label=LABELS, fails=st.booleans(), discarded=st.booleans()),
+        of_kind("undo", label=LABELS, at=UNDO_FROM, discarded=st.booleans()),
         of_kind("book", label=LABELS),
         of_kind("chance"),
     ]
@@ -315,6 +337,13 @@ def _slow_leaves() -> list[st.SearchStrategy[Node]]:
         of_kind("remote", label=LABELS),
         of_kind("job", label=LABELS),
     ]
+
+
+def mended_shapes() -> st.SearchStrategy[Node]:
+    """Shapes of one run in which steps and undos fail until they are mended."""
+    mends = of_kind("mended", label=LABELS, at=MENDED_FROM)
+    leaves = st.one_of([*_leaves(endless=True), *_slow_leaves(), mends, mends, mends])
+    return st.recursive(leaves, lambda nodes: st.one_of(_inner(nodes)), max_leaves=8)
 
 
 def local_shapes() -> st.SearchStrategy[Node]:

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from stepwell_queue.contract import CancelRun, Finding, History, Kind, RunFilter, SendSignal
-from stepwell_queue.errors import RunEnded
+from stepwell_queue.contract import Ask, CancelRun, Finding, History, Kind, RunFilter, SendSignal
+from stepwell_queue.errors import RequestRefused, RunEnded
 from stepwell_queue.sqlite.store import SqliteStore, open_sqlite
 from stepwell_runtime.activation import _activation
 from stepwell_runtime.codec import Codec
@@ -29,11 +29,11 @@ from tests.property.commits import (
     remove_lock_of_the_dead,
     watching,
 )
-from tests.property.shapes import Execution, Node, clock_of_worker, executions, shaped
+from tests.property.shapes import START, Execution, Node, clock_of_worker, executions, held, shaped
 from tests.replay.asked import Events, Watched
 
-START = 1_000_000.0
 MAIN = "main"
+REQUESTS = frozenset(("retry", "roll_back", "resume_rollback"))
 KINDS = (Kind.TASK, Kind.WORKFLOW, Kind.STEP)
 codec = Codec()
 
@@ -43,7 +43,7 @@ class Send:
     """What somebody outside says to the main run, `after` seconds from its start."""
 
     after: float
-    what: str  # the name of a signal, or "cancel"
+    what: str  # the name of a signal, "cancel", or what an operator asks for
     value: int
 
 
@@ -56,6 +56,7 @@ class Scenario:
     deadline: float | None = None
     cache: int = 1000
     step_concurrency: int | None = None
+    hold: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,15 +171,19 @@ class _World:
 
         async def begin() -> None:
             options = CallOptions(id=MAIN, deadline=self.scenario.deadline)
-            await engine.start(shaped.definition, (self.scenario.node,), {}, options)
+            code = held if self.scenario.hold else shaped
+            await engine.start(code.definition, (self.scenario.node,), {}, options)
 
         async def say(send: Send, index: int) -> None:
             now, value = self.clock.now(), codec.encode(send.value, "what is sent")
-            with contextlib.suppress(RunEnded):
+            uid = f"send-{index}"
+            with contextlib.suppress(RunEnded, RequestRefused):
                 if send.what == "cancel":
-                    await store.do(CancelRun(MAIN, f"send-{index}", value, now))
+                    await store.do(CancelRun(MAIN, uid, value, now))
+                elif send.what in REQUESTS:
+                    await store.do(Ask(MAIN, uid, send.what, "", "", now))
                 else:
-                    await store.do(SendSignal(MAIN, f"send-{index}", send.what, value, now))
+                    await store.do(SendSignal(MAIN, uid, send.what, value, now))
 
         def at(when: float, action: Callable[[], Coroutine[object, object, None]]) -> None:
             if when >= self.began:

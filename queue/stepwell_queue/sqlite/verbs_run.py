@@ -60,7 +60,7 @@ def _append(tx: Tx, verb: Append) -> None:
     for id in verb.absorbed:
         tx.execute(_ABSORB, (id, run))
     for path, child in verb.children:
-        start_child(tx, run, path, child)
+        start_child(tx, run, fence, path, child)
     for child_id in verb.cancels:
         cancel_child(tx, run, child_id)
     if verb.phase is not None:

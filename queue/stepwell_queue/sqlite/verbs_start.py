@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell_queue.contract import Claimed, NewRun, Start, Started, StartMany, Status
+from stepwell_queue.contract import Claimed, InboxKind, NewRun, Start, Started, StartMany, Status
 from stepwell_queue.errors import IdConflict
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tell import tell
 from stepwell_queue.sqlite.tx import INLINE, SessionState, Tx
 
 _INSERT, _CHILD, _FIND = SQL["insert_run"], SQL["insert_child"], SQL["find_run"]
 _BLOB, _LAST, _READY = SQL["put_blob"], SQL["last_run"], SQL["ready_in_queue"]
 _SCHEDULED, _READY_NOW, _RUNNING = int(Status.SCHEDULED), int(Status.READY), int(Status.RUNNING)
+_ADDRESS, _STANDING = SQL["address"], SQL["standing"]
 ARGS, VALUE = 0, 1
 
 
@@ -143,7 +145,7 @@ def _row(new: NewRun, now: float) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def start_child(tx: Tx, parent: int, path: str, new: NewRun) -> None:
+def start_child(tx: Tx, parent: int, fence: int, path: str, new: NewRun) -> None:
     due = new.due
     if due is not None and due <= tx.now:
         due = None
@@ -159,14 +161,7 @@ def start_child(tx: Tx, parent: int, path: str, new: NewRun) -> None:
         ),
     )  # fmt: skip
     if tx.cursor.rowcount == 0:
-        _, _, name, version, _, _, _, owner, _ = tx.one(_FIND, (new.id,))
-        if owner != parent:
-            whose = "no run" if owner is None else f"run #{owner}"
-            raise IdConflict(
-                new.id,
-                f"{name} (version {version}), a child of {whose}",
-                f"a child of run #{parent}",
-            )
+        _meet_child(tx, parent, fence, path, new)
         return
     if large:
         tx.execute(_BLOB, (tx.cursor.lastrowid, ARGS, args))
@@ -174,3 +169,25 @@ def start_child(tx: Tx, parent: int, path: str, new: NewRun) -> None:
         tx.made_ready(new.queue, new.kind, new.name, new.version)
     else:
         tx.made_due(due)
+
+
+def _meet_child(tx: Tx, parent: int, fence: int, path: str, new: NewRun) -> None:
+    """Accept the child that was started at this path before; its end, if past, is told again."""
+    run, _, name, version, _, _, status, owner, _ = tx.one(_FIND, (new.id,))
+    if owner != parent:
+        whose = "no run" if owner is None else f"run #{owner}"
+        raise IdConflict(
+            new.id, f"{name} (version {version}), a child of {whose}", f"a child of run #{parent}"
+        )
+    known_path = tx.one(_ADDRESS, (new.id,))[6] or ""
+    if known_path != path:
+        raise IdConflict(
+            new.id,
+            f"{name} (version {version}), started at {known_path or 'another place'} of this run",
+            f"a child started at {path or 'another place'}",
+        )
+    if path and status >= Status.COMPLETED:
+        # asked for anew by a retry, which voided the outcome that was told first
+        value = tx.one(_STANDING, (run,))[2]
+        again = f"{new.id}@{fence}"
+        tell(tx, parent, InboxKind.CHILD_ENDED, again, new.id, path, status, value, tx.now)

@@ -8,7 +8,7 @@ from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.core.branch import CallOp, OpState
-from stepwell_runtime.launch import derived_nonce, pack_arguments
+from stepwell_runtime.launch import child_id, derived_nonce, pack_arguments
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -51,7 +51,9 @@ class Children:
     def _row(self, op: CallOp) -> NewRun:
         activation = self._activation
         worker = activation.worker
-        id = op.options.id or f"{activation.id}/{op.path}"
+        assert activation.execution is not None
+        attempt = 1 if op.kind == "start" else activation.execution.facts.attempt
+        id = op.options.id or child_id(activation.id, op.path, attempt)
         return worker.launcher.child(
             op.definition,
             pack_arguments(op.args),
