@@ -141,7 +141,7 @@ class SqliteStore:
         await self._neighbours.refresh()
         await self._answer(Sweep(frozenset()), self._group.push)
         row = worker_row(hello, self._context)
-        worker = await self._answer(Register(row), self._group.push)
+        worker = await self._answer(Register(row, targets), self._group.push)
         self._context.sessions[worker] = SessionState(worker, row, targets, events)
         if self._context.next_due != float("inf"):
             self._hub.arm(self._context.next_due)

@@ -11,20 +11,25 @@ import msgspec
 
 from stepwell_queue.contract import Hello, Status, Verb
 from stepwell_queue.sqlite.statements import SQL
-from stepwell_queue.sqlite.tx import Context, Tx
+from stepwell_queue.sqlite.tx import Context, Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote as promote_due
 
 _REGISTER, _UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
 _LEASES, _HELD_BY, _HAND_OVER = SQL["leases"], SQL["held_by"], SQL["hand_over"]
+_STUCK, _TRY_STUCK = SQL["stuck"], SQL["try_stuck"]
 _ORPHANS, _COUNT_SWEEP = SQL["orphan_workers"], SQL["count_sweep"]
 _ALONE_FROM: Final = 2  # crashes
 _LONGEST_BACKOFF: Final = 8  # as a power of two, in seconds
 
 
 class Register(Verb[int], frozen=True, array_like=True):
-    """Insert the worker's row; answers its number."""
+    """Insert the worker's row; answers its number. Stuck runs that it has code for become ready.
+
+    A new worker may come with fitting code; where it does not, they are stuck again at once.
+    """
 
     row: tuple[Any, ...]  # the columns of `workers` after its number
+    targets: frozenset[Target] = frozenset()  # what it serves
 
 
 class Release(Verb[None], frozen=True, array_like=True):
@@ -61,6 +66,11 @@ def register(tx: Tx, verb: Register) -> int:
     tx.execute(_REGISTER, (None, *verb.row))
     worker = tx.cursor.lastrowid or 0
     promote_due(tx)
+    for run, *where in tx.execute(_STUCK).fetchall():
+        target = Target(*where)
+        if target in verb.targets:
+            tx.execute(_TRY_STUCK, (tx.now, run))
+            tx.made_ready(*target)
     return worker
 
 

@@ -80,6 +80,12 @@ UPDATE runs SET status = 1, due = NULL, waiting = '', ended = NULL, updated = ?,
 WHERE run = ? AND status = ?
 RETURNING queue, kind, name, version
 
+-- name: stuck
+SELECT run, queue, kind, name, version FROM runs WHERE status = 6
+
+-- name: try_stuck
+UPDATE runs SET status = 1, updated = ? WHERE run = ? AND status = 6
+
 -- name: where_held
 SELECT status, worker FROM runs WHERE run = ?
 
