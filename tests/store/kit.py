@@ -185,7 +185,8 @@ class Bench:
     async def park(
         self, run: int, fence: int, due: float | None = None, opened: Sequence[OpenOp] = ()
     ) -> list[InboxRow]:
-        return list(await self.store.do(Park(run, fence, due, "go", opened)))
+        rows: Sequence[InboxRow] = await self.store.do(Park(run, fence, due, "go", opened))
+        return list(rows)
 
     async def status(self, id: str) -> str:
         info = await self.store.info(id)

@@ -57,8 +57,10 @@ async def test_a_store_with_runs_in_every_state_is_healthy(path: Path) -> None:
         (
             "inbox",
             "parked",
-            "INSERT INTO inbox (run, kind, uid, name, path, status, value, at)"
-            " SELECT run, 0, 'u', 'go', '', 0, x'', 0 FROM runs WHERE id = 'parked'",
+            (
+                "INSERT INTO inbox (run, kind, uid, name, path, status, value, at)"
+                " SELECT run, 0, 'u', 'go', '', 0, x'', 0 FROM runs WHERE id = 'parked'"
+            ),
         ),
         (
             "child",
@@ -71,8 +73,10 @@ async def test_a_store_with_runs_in_every_state_is_healthy(path: Path) -> None:
         (
             "ended",
             "done",
-            "INSERT INTO open_ops (run, path, kind, name, attempt, value)"
-            " VALUES (1, '0', 'wait', '', 0, x'')",
+            (
+                "INSERT INTO open_ops (run, path, kind, name, attempt, value)"
+                " VALUES (1, '0', 'wait', '', 0, x'')"
+            ),
         ),
         ("ended", "done", "UPDATE runs SET ended = NULL WHERE id = 'done'"),
         ("orphans", "done", "DELETE FROM blobs WHERE run = 1 AND role = 0"),
@@ -81,8 +85,10 @@ async def test_a_store_with_runs_in_every_state_is_healthy(path: Path) -> None:
         (
             "orphans",
             None,
-            "INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, digest,"
-            " fence) VALUES (999, 0, 0, '0', '', x'', 0, 1, 0, 0, 1)",
+            (
+                "INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, digest,"
+                " fence) VALUES (999, 0, 0, '0', '', x'', 0, 1, 0, 0, 1)"
+            ),
         ),
     ],
 )

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from stepwell_queue import (
     Append,
@@ -40,7 +46,7 @@ class Model:
     fence: int = 0
     due: float | None = None
     journal: int = 0
-    inbox: list[str] = field(default_factory=list)
+    inbox: list[str] = field(default_factory=list[str])
 
     def ready(self) -> None:
         self.status, self.due = Status.READY, None
@@ -229,14 +235,14 @@ class Lives(RuleBasedStateMachine):
             assert info.due == model.due
 
 
-Lives.TestCase.settings = settings(
-    max_examples=25,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.blocking  # a state machine is synchronous
-class TestLives(Lives.TestCase):  # type: ignore[misc] # made by hypothesis
-    pass
+def test_random_lives_are_as_the_model_says() -> None:
+    run_state_machine_as_test(
+        Lives,
+        settings=settings(
+            max_examples=25,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )
