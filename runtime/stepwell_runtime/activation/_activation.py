@@ -108,6 +108,10 @@ class Activation:
         self._turn_over(begun)
         self._replay(execution, claimed.journal)
         execution.replaying = False
+        for op in execution.other_arguments:
+            log.warning(
+                "step_replayed_with_other_arguments", run=self.id, step=op.name, path=op.path
+            )
         if execution.stuck is None:
             self._take_up(execution, claimed)
         if claimed.inbox:

@@ -105,6 +105,7 @@ class Execution:
         "now",
         "opened",
         "ops",
+        "other_arguments",
         "outcome",
         "replaying",
         "rolled_back",
@@ -140,6 +141,7 @@ class Execution:
         self.withdrawn: list[Op] = []
         self.seq = 0
         self.delivered: list[tuple[int, int, bool]] = []
+        self.other_arguments: list[Op] = []  # replayed steps that were recorded with others
         self.zombies: list[object] = []
         self._ended: set[str] = set()
         self._ready: deque[tuple[Branch, Any, BaseException | None]] = deque()
@@ -265,6 +267,8 @@ class Execution:
             record.kind == RecordKind.CHILD_CANCELLED and op.state is OpState.SETTLING
         )
         self.delivered.append((record.seq, op.opened_after, cut))
+        if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
+            self.other_arguments.append(op)
         value, error = self._decoded(op, record)
         self._end(op)
         self._ready.append((op.branch, value, error))
