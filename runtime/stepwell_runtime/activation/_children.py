@@ -51,8 +51,9 @@ class Children:
     def _row(self, op: CallOp) -> NewRun:
         activation = self._activation
         worker = activation.worker
-        assert activation.execution is not None
-        attempt = 1 if op.kind == "start" else activation.execution.facts.attempt
+        execution = activation.execution
+        assert execution is not None
+        attempt = 1 if op.kind == "start" else execution.facts.attempt + execution.resumed
         id = op.options.id or child_id(activation.id, op.path, attempt)
         return worker.launcher.child(
             op.definition,

@@ -108,6 +108,7 @@ class Execution:
         "other_arguments",
         "outcome",
         "replaying",
+        "resumed",
         "rolled_back",
         "rolling_back",
         "seed",
@@ -135,6 +136,7 @@ class Execution:
         self.outcome: Outcome | None = None
         self.rolling_back = False
         self.rolled_back = False
+        self.resumed = 0  # how often the rollback was resumed
         self._undo_stack = UndoStack()
         self.ops: dict[str, Op] = {}
         self.opened: list[Op] = []
@@ -380,6 +382,7 @@ class Execution:
         if not self.rolled_back:
             raise Diverged("the end", "a resumed rollback", "a rollback that is not over")
         self.rolled_back = False
+        self.resumed += 1
         self._undo_stack.run_failed()
         self._next_undo()
 
