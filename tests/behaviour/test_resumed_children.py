@@ -36,7 +36,8 @@ async def fails_after_reserving() -> None:
 async def test_a_failed_undo_that_is_a_child_run_is_executed_anew(tmp_path: Path) -> None:
     service["up"] = False
     done.clear()
-    async with Stepwell(tmp_path / "runs.db", durability="process") as app, app.worker():
+    store = Stepwell(tmp_path / "runs.db", include=[__name__], durability="process")
+    async with store as app, app.worker():
         run = await app.start(fails_after_reserving())
         with pytest.raises(ValueError, match="no"):
             await run.result(timeout=20)
