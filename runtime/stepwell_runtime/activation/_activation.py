@@ -192,6 +192,10 @@ class Activation:
 
     def _absorb(self, execution: Execution, rows: Sequence[InboxRow]) -> None:
         """Turn inbox rows into journal records, which are delivered once committed."""
+        if execution.stuck is None:
+            execution.stuck = _unasked(execution, rows)
+        if execution.stuck is not None:
+            return  # code that does not fit adds nothing to the journal
         records: list[Record] = []
         absorbed: list[int] = []
         phase: int | None = None
@@ -202,11 +206,6 @@ class Activation:
             if row.kind == InboxKind.RETRY:
                 self._retry = row
                 continue
-            if row.kind == InboxKind.CHILD_ENDED and row.path and not execution.was_asked(row.path):
-                execution.stuck = Diverged(
-                    row.path, f"the end of child {row.name!r}", "nothing there"
-                )
-                break
             if row.kind == InboxKind.RESUME_ROLLBACK:
                 phase = Phase.ROLLING_BACK
             records.append(self._inbox_record(row))
@@ -564,6 +563,14 @@ def _waiting(execution: Execution) -> str:
     words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
     ops = execution.waits_for()[:_NAMED_IN_WAITING]
     return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops)
+
+
+def _unasked(execution: Execution, rows: Sequence[InboxRow]) -> Diverged | None:
+    """Return what is wrong when a child has ended that the code has never asked for."""
+    for row in rows:
+        if row.kind == InboxKind.CHILD_ENDED and row.path and not execution.was_asked(row.path):
+            return Diverged(row.path, f"the end of child {row.name!r}", "nothing there")
+    return None
 
 
 def _nothing() -> None:
