@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepwell_queue import Append, Finish, OpenOp, Settle, Status
-from tests.store.kit import TASK, open_bench
+from tests.store.kit import TASK, WORKFLOW, open_bench
 
 pytestmark = pytest.mark.anyio
 
@@ -86,8 +86,8 @@ async def test_a_store_with_runs_in_every_state_is_healthy(path: Path) -> None:
             "orphans",
             None,
             (
-                "INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, digest,"
-                " fence) VALUES (999, 0, 0, '0', '', x'', 0, 1, 0, 0, 1)"
+                "INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started,"
+                " digest, fence) VALUES (999, 0, 0, '0', '', x'', 0, 1, 0, 0, 1)"
             ),
         ),
     ],
@@ -129,7 +129,8 @@ async def test_a_run_of_a_worker_that_is_gone_without_a_trace_is_swept(path: Pat
     orphan = "UPDATE runs SET status = 2, fence = 1, worker = 999 WHERE id = 'ready'"
     await asyncio.to_thread(execute, path, orphan)
     bench = await open_bench(path)
-    run = await bench.claim_one(await bench.session())
-    assert (run.id, run.fence, run.crashes) == ("ready", 2, 1)
+    found = await bench.claim(await bench.session(WORKFLOW))
+    runs = {run.id: (run.fence, run.crashes) for run in found.runs}
+    assert runs["ready"] == (2, 1)
     assert await bench.store.doctor() == []
     await bench.store.close()

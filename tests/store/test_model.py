@@ -59,7 +59,7 @@ class Lives(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.clock = ManualClock()
         self.runs: dict[str, Model] = {}
-        self.uids = 0
+        self.uids = self.started = 0
         self.bench: Bench
         self.session: Session
         self.do(self.open())
@@ -68,7 +68,9 @@ class Lives(RuleBasedStateMachine):
         return self.runner.run(work)
 
     async def open(self) -> None:
-        self.bench = await open_bench(Path(self.folder.name) / "runs.db", clock=self.clock)
+        bench = await open_bench(Path(self.folder.name) / "runs.db", clock=self.clock)
+        bench.count = self.started  # the nonces of one test are all different
+        self.bench = bench
         self.session = await self.bench.session()
 
     def teardown(self) -> None:
@@ -215,6 +217,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
+        self.started = self.bench.count
         self.do(self.bench.store.close())
         for model in self.runs.values():
             if model.status == Status.RUNNING:

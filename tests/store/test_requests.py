@@ -76,6 +76,17 @@ async def test_a_stuck_run_is_resumed_without_a_message(bench: Bench) -> None:
     assert list(run.inbox) == []
 
 
+async def test_a_stuck_run_is_tried_again_by_each_new_worker_that_has_its_code(
+    bench: Bench,
+) -> None:
+    run = await ended(bench, Status.STUCK)
+    await bench.session(TASK)
+    assert await bench.status("run") == "stuck"
+    session = await bench.session()
+    again = await bench.claim_one(session)
+    assert (again.run, again.fence) == (run.run, 2)
+
+
 @pytest.mark.parametrize(
     ("status", "rollback", "action", "why"),
     [
