@@ -574,7 +574,8 @@ class Execution:
         if self.closing:
             return
         self.closing = True
-        self._driven(self._close_all)
+        if self._live or self._generators:
+            self._driven(self._close_all)
         for branch in self._live:
             branch.unlink()
         self._live.clear()
