@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from bench import flows
+from bench.answer import UNRECONCILED, answer_stream
 from bench.meter import rss
 from bench.samples import child
 from bench.spec import Durability, Unreconciled
@@ -126,12 +127,14 @@ def as_text(found: dict[str, Any]) -> str:
 def main(arguments: list[str]) -> int:
     parked, finished, durability, file = arguments
     kind = cast("Durability", durability)
+    stream = answer_stream()
     try:
         found = asyncio.run(watch(int(parked), int(finished), kind, Path(file)))
     except Unreconciled as error:
         print(error, file=sys.stderr)
-        return 3
-    print(json.dumps(found))
+        return UNRECONCILED
+    with stream:
+        stream.write(json.dumps(found).encode())
     return 0
 
 

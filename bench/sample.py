@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from bench.answer import UNRECONCILED, answer_stream
 from bench.floor import measure_floor
 from bench.load import measure
 from bench.reconcile import reconcile
@@ -22,8 +23,6 @@ from stepwell_runtime.tuning import worker_process
 
 WARM_UP: Final = 256
 """Executions that every measuring process discards first, in a file of their own."""
-UNRECONCILED: Final = 3
-"""The exit code that says that counts differ."""
 
 
 async def measure_part(spec: Spec, folder: Path) -> Measured:
@@ -56,12 +55,14 @@ async def run_part(part: str, spec: Spec, folder: Path) -> object:
 
 def main(part: str, spec_json: str, folder: str) -> int:
     spec = msgspec.json.decode(spec_json, type=Spec)
+    stream = answer_stream()
     try:
         answer = asyncio.run(run_part(part, spec, Path(folder)))
     except Unreconciled as error:
         print(error, file=sys.stderr)
         return UNRECONCILED
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    with stream:
+        stream.write(msgspec.json.encode(answer))
     return 0
 
 

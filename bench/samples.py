@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bench.sample import UNRECONCILED
+from bench.answer import UNRECONCILED
 from bench.spec import Floor, Measured, Spec, Unreconciled
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -58,4 +58,6 @@ def child(arguments: list[str]) -> bytes:
         raise Unreconciled(said)
     if done.returncode:
         raise BrokenSample(f"{' '.join(arguments[:3])} ended with {done.returncode}:\n{said}")
+    if said:
+        print(said, file=sys.stderr)
     return done.stdout
