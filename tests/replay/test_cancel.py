@@ -296,3 +296,51 @@ def test_queued_branches_of_a_cancelled_parallel_never_begin(drive: Drive) -> No
     assert run.outcome.verdict == "cancelled"
     assert [event[0] for event in run.events].count("asked") == 2
     assert [record.kind for record in run.journal] == [RecordKind.CANCEL, RecordKind.STEP_OK]
+
+
+async def cleans_in_a_race() -> str:
+    try:
+        await sleep(60)
+    finally:
+        compensate(undo(await race(cleans_up(), wait_for_signal("never"), a("slow"))))
+    return "not reached"
+
+
+async def cleans_up() -> str:
+    await b()
+    return "cleaned"
+
+
+def test_a_race_in_cleanup_ends_its_losers(drive: Drive) -> None:
+    run = drive(cleans_in_a_race)
+    run.cancel()
+    run.execution.take_opened()
+    run.returns("1.0.0")
+    assert run.open == {"1.2.0": "a"}
+    run.returns("1.2.0")
+    assert run.outcome.verdict == "cancelled"
+    assert run.replayed().events == run.events
+
+
+async def fails_in_cleanup() -> None:
+    try:
+        await sleep(60)
+    finally:
+        await parallel(a(), wait_for_signal("never"), tidies_and_goes_on())
+
+
+async def tidies_and_goes_on() -> None:
+    await b()
+    await c()
+
+
+def test_a_failure_in_parallel_cleanup_ends_what_runs_beside_it(drive: Drive) -> None:
+    run = drive(fails_in_cleanup)
+    run.cancel()
+    run.execution.take_opened()
+    run.raises("1.0.0", ValueError("no"))
+    assert run.open == {"1.2.0": "b"}
+    run.returns("1.2.0")
+    assert run.outcome.verdict == "failed"
+    assert isinstance(run.error, ValueError)
+    assert run.replayed().events == run.events

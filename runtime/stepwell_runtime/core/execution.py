@@ -437,6 +437,7 @@ class Execution:
             if not branch.done:
                 branch.waiting = None
                 self._advance(branch, value, error)
+            error = None  # its traceback may hold this frame
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         coroutine = branch.coroutine
@@ -533,9 +534,11 @@ class Execution:
 
     def cancel_branch(self, branch: Branch) -> None:
         """Cancel what a branch does: waits at once, the rest at its next durable operation."""
-        if branch.done or branch.cancelling or branch.exempt:
+        if branch.done or branch.cancelling:
             return
-        branch.cancelling = True
+        # Only its own group cancels a branch that is exempt: the cancellation of the run has gone
+        # past where it was opened. It is cleanup that lost a race, or whose sibling failed.
+        branch.cancelling, branch.exempt = True, False
         waiting = branch.waiting
         if isinstance(waiting, Group):
             if waiting.started < len(waiting.command.branches):
