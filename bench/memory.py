@@ -26,7 +26,7 @@ CONCURRENCY: Final = 128
 POINTS: Final = 10
 """Times that memory is looked at in each phase."""
 ALLOWED: Final = 0.05
-"""How much memory may grow from a full cache to the end of the phase and still be called flat."""
+"""How much memory may grow in the second half of a phase and still be called flat."""
 
 
 async def watch(parked: int, finished: int, durability: Durability, file: Path) -> dict[str, Any]:
@@ -102,9 +102,10 @@ def measure(
 
 
 def growth_of(points: list[float]) -> tuple[float, float]:
-    """From the third look, when every cache is full, to the highest: MiB, and as a part."""
-    settled = points[2]
-    grown = max(points[3:]) - settled
+    """From the middle of a phase, when every cache is full, to its highest: MiB, and as a part."""
+    middle = len(points) // 2
+    settled = points[middle - 1]
+    grown = max(points[middle:]) - settled
     return grown, grown / settled
 
 

@@ -45,10 +45,10 @@ def test_memory_is_watched_while_runs_park_and_end(tmp_path: Path) -> None:
 
 
 def test_memory_that_grows_is_not_flat() -> None:
-    grown, part = memory.growth_of([10.0, 20.0, 20.0, 20.5, 23.0, 22.0])
+    grown, part = memory.growth_of([10.0, 18.0, 20.0, 20.5, 23.0, 22.0])
     assert grown == 3.0
     assert part > memory.ALLOWED
-    assert memory.growth_of([10.0, 20.0, 20.0, 20.0, 20.0])[1] <= memory.ALLOWED
+    assert memory.growth_of([10.0, 20.0, 20.0, 20.1])[1] <= memory.ALLOWED
 
 
 def test_the_time_of_the_import_is_reported_beside_that_of_asyncio() -> None:
