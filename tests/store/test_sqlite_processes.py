@@ -46,6 +46,7 @@ async def test_pushes_that_get_lost_are_made_up_for(path: Path) -> None:
     async with peers(path, 2) as (worker, client), asyncio.timeout(60):
         await worker("session")
         await worker("claim")
+        await client("workers")  # so that its store is open, too
         _remove_sockets(path)
         await client("start", id="run")
         await worker("await_ready")
@@ -123,6 +124,10 @@ async def test_a_poison_run_is_claimed_alone_after_its_second_crash(path: Path) 
     await bench.start("neighbour")
     born = await bench.store.do(Start(bench.new("born"), session.worker))
     assert born.claimed is None
+    assert (await bench.claim(session)).runs == []
+    poison = idle.runs[0]
+    await bench.park(poison.run, poison.fence)
+    assert [run.id for run in (await bench.claim(session)).runs] == ["neighbour", "born"]
     await bench.store.close()
 
 

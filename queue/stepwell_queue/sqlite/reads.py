@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from stepwell_queue.contract import (
     Status,
     WorkerInfo,
 )
+from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Target
 
@@ -34,29 +36,39 @@ _MAX_PAGE: Final = 10_000
 
 
 class Reads:
-    """One aiosqlite connection, opened on first use."""
+    """One aiosqlite connection, opened on first use. Raises StoreUnavailable once it is closed."""
 
     def __init__(self, path: Path, alive: Callable[[str, str], bool]) -> None:
         self._path, self._alive = path, alive
-        self._opening: Any = None
         self._db: aiosqlite.Connection | None = None
+        self._closed = False
 
     async def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
         db = self._db
-        if db is None:
+        if db is None or self._closed:
             db = await self._open()
         return list(await db.execute_fetchall(sql, parameters))
 
     async def _open(self) -> aiosqlite.Connection:
-        db = await aiosqlite.connect(self._path, isolation_level=None, timeout=10.0)
-        if self._db is not None:  # another reader was first
+        self._check_open()
+        connecting = aiosqlite.connect(self._path, isolation_level=None, timeout=10.0)
+        _die_with_program(connecting)
+        db = await connecting
+        if self._db is not None or self._closed:  # another reader was first, or it was closed
             await db.close()
+            self._check_open()
+            assert self._db is not None
             return self._db
         self._db = db
         await db.execute("PRAGMA query_only = ON")
         return db
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
     async def close(self) -> None:
+        self._closed = True
         if self._db is not None:
             await self._db.close()
             self._db = None
@@ -161,6 +173,13 @@ def _conditions(filter: RunFilter) -> tuple[list[str], list[Any]]:
             conditions.append(f"{column} ?")
             parameters.append(value)
     return conditions, parameters
+
+
+def _die_with_program(connection: Any) -> None:
+    """Let a program that could not close the store end all the same."""
+    # Older versions of aiosqlite have no `_thread`: the connection is the thread itself.
+    thread: threading.Thread = getattr(connection, "_thread", connection)
+    thread.daemon = True
 
 
 def _strings(text: str) -> list[str]:
