@@ -192,8 +192,6 @@ class Activation:
 
     def _absorb(self, execution: Execution, rows: Sequence[InboxRow]) -> None:
         """Turn inbox rows into journal records, which are delivered once committed."""
-        if execution.stuck is None:
-            execution.stuck = _unasked(execution, rows)
         if execution.stuck is not None:
             return  # code that does not fit adds nothing to the journal
         records: list[Record] = []
@@ -224,8 +222,9 @@ class Activation:
         if kind == InboxKind.CHILD_ENDED:
             word = _CHILD_RECORD.get(Status(row.status), RecordKind.CHILD_CANCELLED)
             work = self.works.get(row.path)
-            if work is None:
-                return record(word, row.path, row.name, row.value)
+            if work is None or work.child_id != row.name:
+                # Detached, or nobody waits for it any more: at its path another one may run since.
+                return record(word, "", row.name, row.value)
             work.stage = Stage.RECORDED
             return record(word, row.path, work.op.name, row.value)
         if kind == InboxKind.ROLL_BACK:
@@ -424,7 +423,10 @@ class Activation:
     def _rest(self, execution: Execution) -> None:
         """Nothing runs and nothing is on its way: reopen, conclude, hand back, or park."""
         if self._retry is not None:
-            self._reopen(execution, self._retry)
+            if self.journal.has_changes:
+                self.journal.append(())
+            else:
+                self._reopen(execution, self._retry)
         elif execution.outcome is not None and (
             not execution.rolling_back or execution.rolled_back
         ):
@@ -454,7 +456,10 @@ class Activation:
                 and self.definition.on_failure == "hold"
                 and not self._roll_back_ordered
             ):
-                self._settle(Status.HELD, error)
+                if self.journal.has_changes:
+                    self.journal.append(())  # what is over must not meet the code after a retry
+                else:
+                    self._settle(Status.HELD, error)
                 return
             if execution.wants_rollback:
                 record = self.journal.record(
@@ -563,14 +568,6 @@ def _waiting(execution: Execution) -> str:
     words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
     ops = execution.waits_for()[:_NAMED_IN_WAITING]
     return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops)
-
-
-def _unasked(execution: Execution, rows: Sequence[InboxRow]) -> Diverged | None:
-    """Return what is wrong when a child has ended that the code has never asked for."""
-    for row in rows:
-        if row.kind == InboxKind.CHILD_ENDED and row.path and not execution.was_asked(row.path):
-            return Diverged(row.path, f"the end of child {row.name!r}", "nothing there")
-    return None
 
 
 def _nothing() -> None:

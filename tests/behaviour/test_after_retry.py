@@ -1,0 +1,89 @@
+"""What an attempt at a run leaves behind (timers, late children) does not meet the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepwell import (
+    RunHeld,
+    Stepwell,
+    parallel,
+    race,
+    sleep,
+    step,
+    workflow,
+)
+from tests.behaviour.stage import LONG, stage, until
+
+pytestmark = pytest.mark.anyio
+broken: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def _all_is_broken() -> None:
+    broken.clear()
+    broken.update("xy")
+
+
+@step
+async def work(what: str) -> str:
+    stage.note(what)
+    if what in broken:
+        raise LookupError(what)
+    return what
+
+
+@workflow(on_failure="hold")
+async def times_its_repair() -> str:
+    try:
+        return await work("x")
+    except LookupError:
+        await race(sleep(100.0), work("y"))
+        raise
+
+
+async def test_a_retry_does_not_meet_the_timers_of_the_code_that_failed(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(times_its_repair())
+        with pytest.raises(RunHeld):
+            await run.result(timeout=LONG)
+        broken.clear()
+        await run.retry()
+        assert await run.result(timeout=LONG) == "x"
+
+
+@step(queue="far", on_cancel="interrupt")
+async def far(what: str) -> str:
+    stage.note(what)
+    await stage.hold(what)
+    return what
+
+
+@step
+async def fails_beside(what: str) -> str:
+    if broken:
+        await stage.reached(what)
+        raise LookupError("x")
+    return "ok"
+
+
+@workflow(on_failure="hold")
+async def fails_beside_a_remote_step() -> tuple[str, str]:
+    return await parallel(far("r"), fails_beside("r"))
+
+
+async def test_a_retry_does_not_meet_the_late_end_of_a_remote_step_that_was_interrupted(
+    app: Stepwell,
+) -> None:
+    async def job_ended() -> bool:
+        return (await app.info("run/0.0.0")).status in ("cancelled", "completed")
+
+    async with app.worker(queues=["default", "far"]):
+        run = await app.start(fails_beside_a_remote_step(), id="run")
+        with pytest.raises(RunHeld):
+            await run.result(timeout=LONG)
+        broken.clear()
+        stage.release("r")
+        await until(job_ended)
+        await run.retry()
+        assert await run.result(timeout=LONG) == ("r", "ok")
