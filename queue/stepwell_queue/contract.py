@@ -435,6 +435,14 @@ class RunInfo(msgspec.Struct, frozen=True):
 _ACTIVE = frozenset((Status.SCHEDULED, Status.READY, Status.RUNNING, Status.PARKED))
 
 
+class Ended(msgspec.Struct, frozen=True, array_like=True):
+    """How a run came to rest: its Status, and its result, error or reason."""
+
+    run: int
+    status: int
+    value: bytes
+
+
 class RunFilter(msgspec.Struct, frozen=True):
     """What a listing shows; None = any.
 
@@ -548,7 +556,7 @@ class Store(Protocol):
 
     async def info(self, id: str) -> RunInfo | None: ...
 
-    async def wait_ended(self, id: str) -> RunInfo:
+    async def wait_ended(self, id: str) -> Ended:
         """Return once the run is terminal, HELD or STUCK (at once if it is).
 
         Pushed, not polled. Raises RunNotFound.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
+
+from stepwell_queue.errors import StoreRefused
 
 if TYPE_CHECKING:
     from stepwell_queue.clock import Clock, Ids
@@ -29,6 +32,8 @@ async def open_store(
     third of this. Raises ValueError for an address or option that is not understood, StoreRefused
     if the file cannot be used.
     """
+    if sys.platform not in ("linux", "darwin"):
+        raise StoreRefused(f"Stepwell runs on Linux and macOS, not on {sys.platform}")
     if durability not in ("full", "process"):
         raise ValueError(f'durability must be "full" or "process", got {durability!r}')
     if not lease >= _SHORTEST_LEASE:

@@ -12,8 +12,8 @@ from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Ask,
     CancelRun,
+    Ended,
     Prune,
-    RunInfo,
     SendSignal,
     Start,
     Started,
@@ -129,39 +129,36 @@ class Engine:
         waiter = self._unserved.watch(id)
         try:
             if timeout is None:
-                info = await self.store.wait_ended(id)
+                ended = await self.store.wait_ended(id)
             else:
                 async with asyncio.timeout(timeout):
-                    info = await self.store.wait_ended(id)
+                    ended = await self.store.wait_ended(id)
         finally:
             self._unserved.forget(waiter)
-        return self.outcome(info, result_type)
+        return self._outcome(id, ended, result_type)
 
-    def outcome(self, info: RunInfo, result_type: object = Any) -> Any:
-        """Return the result of an ended run, or raise what it ended with."""
-        status = Status(info.status)
+    def _outcome(self, id: str, ended: Ended, result_type: object) -> Any:
+        status, value = Status(ended.status), ended.value
         if status is Status.COMPLETED:
-            return self.codec.decode(
-                info.value, result_type, where=f"the result of run {info.id!r}"
-            )
+            return self.codec.decode(value, result_type, where=f"the result of run {id!r}")
         if status is Status.STUCK:
-            raise RunStuck(info.id, str(self.codec.decode_error(info.value)))
+            raise RunStuck(id, str(self.codec.decode_error(value)))
         if status is Status.HELD:
-            raise RunHeld(info.id, str(self.codec.decode_error(info.value)))
+            raise RunHeld(id, str(self.codec.decode_error(value)))
         if status is Status.FAILED:
-            raise self._failure(info)
-        reason = self.codec.to_json(info.value) if info.value else ""
-        raise RunCancelled(info.id, reason if isinstance(reason, str) else "")
+            raise self._failure(id, value)
+        reason = self.codec.to_json(value) if value else ""
+        raise RunCancelled(id, reason if isinstance(reason, str) else "")
 
-    def _failure(self, info: RunInfo) -> BaseException:
-        error = self.codec.decode_error(info.value)
+    def _failure(self, id: str, value: bytes) -> BaseException:
+        error = self.codec.decode_error(value)
         if isinstance(error, StepFailed):
-            failure = RunFailed(info.id, error.type_name, error.message)
+            failure = RunFailed(id, error.type_name, error.message)
             for note in getattr(error, "__notes__", ()):
                 failure.add_note(note)
             return failure
         if not isinstance(error, Exception):
-            return RunFailed(info.id, type(error).__name__, str(error))
+            return RunFailed(id, type(error).__name__, str(error))
         return error
 
     # --- housekeeping ---

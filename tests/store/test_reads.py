@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from stepwell_queue import (
     Append,
     CancelRun,
+    Ended,
     Finish,
     Identity,
     Kind,
     Park,
     Phase,
     RunFilter,
-    RunInfo,
     RunNotFound,
     Settle,
     Start,
@@ -100,23 +99,21 @@ def finish(bench: Bench, run: int, value: bytes = b"result", fence: int = 1) -> 
 
 
 @pytest.mark.parametrize("size", [5, 5000])
-async def test_waiting_for_the_end_answers_with_the_run_as_it_is_stored(
-    bench: Bench, size: int
-) -> None:
+async def test_waiting_for_the_end_answers_with_the_outcome(bench: Bench, size: int) -> None:
     session = await bench.session()
     run = await bench.claimed(session, "run", args=b"a" * size)
     waits = [asyncio.ensure_future(bench.store.wait_ended("run")) for _ in range(3)]
     await asyncio.sleep(0)
     await bench.store.do(finish(bench, run.run, b"v" * size))
-    for info in await asyncio.gather(*waits):
-        assert info == await bench.store.info("run")
-    assert await bench.store.wait_ended("run") == await bench.store.info("run")
+    end = Ended(run.run, Status.COMPLETED, b"v" * size)
+    assert await asyncio.gather(*waits) == [end] * 3
+    assert await bench.store.wait_ended("run") == end
 
 
 async def test_an_end_is_never_missed_by_who_begins_to_wait_meanwhile(bench: Bench) -> None:
     session = await bench.session()
     await bench.claim(session)
-    waits: list[asyncio.Task[RunInfo]] = []
+    waits: list[asyncio.Task[Ended]] = []
 
     async def life(number: int) -> None:
         started = await bench.store.do(Start(bench.new(f"r{number}"), session.worker))
@@ -135,28 +132,17 @@ async def test_an_end_is_never_missed_by_who_begins_to_wait_meanwhile(bench: Ben
     assert len(infos) == 80
 
 
-async def test_an_end_between_the_looks_of_several_waiters_is_missed_by_none(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_end_in_the_very_batch_of_the_looks_is_missed_by_none(bench: Bench) -> None:
     await bench.start("run")
-    store: Any = bench.store
-    reads: Any = store._hub._reads
-    read, looked, ended = reads.info, asyncio.Semaphore(0), asyncio.Event()
-
-    async def read_then_hesitate(id: str) -> Any:
-        found = await read(id)
-        looked.release()
-        await ended.wait()
-        return found
-
-    monkeypatch.setattr(reads, "info", read_then_hesitate)
-    waits = [asyncio.ensure_future(bench.store.wait_ended("run")) for _ in range(3)]
-    for _ in waits:
-        await looked.acquire()
-    await bench.store.do(CancelRun("run", "c", b"", bench.clock.now()))
-    ended.set()
+    first = [asyncio.ensure_future(bench.store.wait_ended("run")) for _ in range(3)]
+    await asyncio.sleep(0)
+    cancel = asyncio.ensure_future(bench.store.do(CancelRun("run", "c", b"", bench.clock.now())))
+    await asyncio.sleep(0)
+    last = [asyncio.ensure_future(bench.store.wait_ended("run")) for _ in range(3)]
     async with asyncio.timeout(10):
-        assert {info.status_name for info in await asyncio.gather(*waits)} == {"cancelled"}
+        await cancel
+        ends = await asyncio.gather(*first, *last)
+    assert {ended.status for ended in ends} == {Status.CANCELLED}
 
 
 async def test_waiting_ends_when_a_run_is_held_or_cancelled_unclaimed(bench: Bench) -> None:
@@ -168,8 +154,8 @@ async def test_waiting_ends_when_a_run_is_held_or_cancelled_unclaimed(bench: Ben
     await bench.store.do(CancelRun("unclaimed", "c", b"", bench.clock.now()))
     async with asyncio.timeout(10):
         held, unclaimed = await asyncio.gather(*waits)
-    assert (held.status_name, held.value) == ("held", b"why")
-    assert unclaimed.status_name == "cancelled"
+    assert (held.status, held.value) == (Status.HELD, b"why")
+    assert unclaimed.status == Status.CANCELLED
 
 
 async def test_a_wait_that_is_cancelled_leaves_others_waiting(bench: Bench) -> None:

@@ -45,6 +45,7 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     CancelRun: verbs_client.cancel_run,
     Ask: verbs_client.ask,
     Prune: verbs_prune.prune,
+    verbs_worker.Watch: verbs_worker.watch,
     verbs_worker.Register: verbs_worker.register,
     verbs_worker.Release: verbs_worker.release,
     verbs_worker.Promote: verbs_worker.promote,

@@ -7,27 +7,26 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepwell_queue.clock import Timer
-from stepwell_queue.contract import InboxRow, RunInfo, Status
-from stepwell_queue.errors import RunNotFound
+from stepwell_queue.contract import AnyVerb, Ended, InboxRow
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState
-
-_RESTING = (Status.HELD, Status.STUCK)
+from stepwell_queue.sqlite.verbs_worker import Promote, Watch, rests
 
 
 class Hub:
     """Turns the effects of a batch into calls of sessions and waiters."""
 
-    def __init__(self, context: Context, reads: Reads, promote: Callable[[], None]) -> None:
-        self._context, self._reads, self.promote = context, reads, promote
+    def __init__(
+        self,
+        context: Context,
+        reads: Reads,
+        push: Callable[[AnyVerb, Callable[[Any], None]], None],
+    ) -> None:
+        self._context, self._reads, self._push = context, reads, push
         self.held: dict[int, tuple[str, int]] = {}  # run -> id, worker
         self._held_ids: dict[str, int] = {}
-        self._watched: dict[int, list[asyncio.Future[RunInfo]]] = {}
-        context.watched = self._watched
-        self._looking = 0
-        self._rests_seen = 0
-        self._rested_last: dict[int, int] = {}  # run -> count when it came to rest, while looking
+        self._watched: dict[int, list[asyncio.Future[Ended]]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -50,8 +49,9 @@ class Hub:
         """What the callbacks should hear of after their own results."""
         if effects.told:
             self._tell(effects.told)
-        if effects.rested and (self._watched or self._looking):
-            self._rested(effects)
+        if effects.rested and self._watched:
+            for ended in effects.rested:
+                self._resolve(ended)
         if effects.ready:
             self._wake(effects.ready)
         if effects.due is not None:
@@ -85,83 +85,64 @@ class Hub:
         if self._context.sessions:
             self.promote()
 
+    def promote(self) -> None:
+        """Make ready what is due."""
+        self._push(Promote(), _ignore)
+
     def disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _rested(self, effects: Effects) -> None:
-        if self._looking:
-            self._rests_seen += 1
-            self._rested_last.update(dict.fromkeys(effects.rested, self._rests_seen))
-        unread: list[int] = []
-        for run in effects.rested:
-            if run not in self._watched:
-                continue
-            info = effects.infos.get(run)
-            if info is None:
-                unread.append(run)
-            else:
-                self._resolve(info)
-        if unread:
-            self.spawn(self.look_again(unread))
-
-    def _resolve(self, info: RunInfo) -> None:
-        for waiter in self._watched.pop(info.run, ()):
+    def _resolve(self, ended: Ended) -> None:
+        for waiter in self._watched.pop(ended.run, ()):
             if not waiter.done():
-                waiter.set_result(info)
+                waiter.set_result(ended)
 
-    async def look_again(self, runs: list[int] | None = None) -> None:
+    async def look_again(self) -> None:
         """Resolve the watched runs that have ended, however that came about."""
-        watched = list(self._watched) if runs is None else runs
-        if watched:
-            for info in await self._reads.infos(watched):
-                if _rests(info):
-                    self._resolve(info)
+        if self._watched:
+            for info in await self._reads.infos(list(self._watched)):
+                if rests(info.status):
+                    self._resolve(Ended(info.run, info.status, info.value))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def wait_ended(self, id: str) -> RunInfo:
+    async def wait_ended(self, id: str) -> Ended:
+        waiter: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         run = self._held_ids.get(id)
-        waiter: asyncio.Future[RunInfo] = asyncio.get_running_loop().create_future()
+
+        def looked(answer: Ended | int | Exception) -> None:
+            nonlocal run
+            if waiter.done():
+                return
+            if isinstance(answer, Exception):
+                waiter.set_exception(answer)
+            elif isinstance(answer, Ended):
+                waiter.set_result(answer)
+            else:
+                run = answer
+                self._watched.setdefault(run, []).append(waiter)
+
         if run is None:
-            found = await self._look(id, waiter)
-            if _rests(found):
-                return found
-            run = found.run
+            self._push(Watch(id), looked)
         else:
+            # held by a worker here, so its end comes through here, too
             self._watched.setdefault(run, []).append(waiter)
         try:
             return await waiter
         finally:
-            waiters = self._watched.get(run)
-            if waiters is not None and waiter in waiters:
-                waiters.remove(waiter)
-                if not waiters:
-                    del self._watched[run]
+            self._forget(run, waiter)
 
-    async def _look(self, id: str, waiter: asyncio.Future[RunInfo]) -> RunInfo:
-        """Read the run; unless it rests, register `waiter`, missing no end in between."""
-        self._looking += 1
-        try:
-            while True:
-                # What came to rest before this read is in it; others may be looking, too.
-                before = self._rests_seen
-                found = await self._reads.info(id)
-                if found is None:
-                    raise RunNotFound(id)
-                if _rests(found):
-                    return found
-                if self._rested_last.get(found.run, 0) <= before:
-                    self._watched.setdefault(found.run, []).append(waiter)
-                    return found
-        finally:
-            self._looking -= 1
-            if not self._looking:
-                self._rested_last.clear()
+    def _forget(self, run: int | None, waiter: asyncio.Future[Ended]) -> None:
+        waiters = None if run is None else self._watched.get(run)
+        if run is not None and waiters is not None and waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
+                del self._watched[run]
 
     @property
     def watching(self) -> bool:
@@ -199,5 +180,5 @@ class Hub:
                 waiter.cancel()
 
 
-def _rests(info: RunInfo) -> bool:
-    return info.status >= Status.COMPLETED or info.status in _RESTING
+def _ignore(answer: object) -> None:
+    """What became ready is told like any other effect."""

@@ -12,15 +12,21 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from stepwell_queue.errors import StoreRefused
+
+_FALLBACK: Final = Path("/tmp")
+_LONGEST_BASE: Final = 104 - 64  # what is added: /stepwell-UID/, two names of 16 digits, .sock
 
 
 def folder_of(database: Path) -> Path:
     """The runtime folder of a database file; socket paths end at about 104 bytes."""
     status = database.stat()
     name = hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or _FALLBACK)
+    if len(os.fsencode(base)) > _LONGEST_BASE:
+        base = _FALLBACK
     mine = base / f"stepwell-{os.getuid()}"
     try:
         mine.mkdir(mode=0o700, exist_ok=True)

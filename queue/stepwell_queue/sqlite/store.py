@@ -8,11 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     AnyVerb,
+    Ended,
     Finding,
     Hello,
     History,
@@ -38,7 +39,7 @@ from stepwell_queue.sqlite.schema import prepare
 from stepwell_queue.sqlite.session import SqliteSession
 from stepwell_queue.sqlite.turn import Turn
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState, Target
-from stepwell_queue.sqlite.verbs_worker import Promote, Register, Release, Sweep, worker_row
+from stepwell_queue.sqlite.verbs_worker import Register, Release, Sweep, worker_row
 from stepwell_queue.sqlite.writer import Writer
 
 R = TypeVar("R")
@@ -63,14 +64,14 @@ class SqliteStore:
         # not the loop's own pool: user code may fill that, and a dead worker would wait
         self._executor = ThreadPoolExecutor(1, "stepwell-store")
         self._reads = Reads(path, self._is_alive)
-        self._hub = Hub(self._context, self._reads, lambda: self._push(Promote()))
+        self._hub = Hub(self._context, self._reads, self._push)
         self._neighbours = Neighbours(
             self._context,
             self._presence,
             self._reads,
             self._hub,
             self._executor,
-            lambda dead: self._push(Sweep(dead)),
+            lambda dead: self._push(Sweep(dead), _ignore),
         )
         self._beat = Beat(
             lambda: connect(path, "process", wait=_BEAT_WAIT),
@@ -109,9 +110,9 @@ class SqliteStore:
             self._neighbours.tell(effects)
         self._checkpointer.note(verbs, size)
 
-    def _push(self, verb: AnyVerb) -> None:
+    def _push(self, verb: AnyVerb, done: Callable[[Any], None]) -> None:
         if not self._closed:
-            self._group.push(verb, lambda result: None)
+            self._group.push(verb, done)
 
     def _on_swept(self, session: SessionState) -> None:
         self._loop.call_soon_threadsafe(
@@ -142,23 +143,31 @@ class SqliteStore:
         await self._answer(Sweep(frozenset()), self._group.push)
         row = worker_row(hello, self._context)
         worker = await self._answer(Register(row, targets), self._group.push)
-        self._context.sessions[worker] = SessionState(worker, row, targets, events)
+        state = SessionState(worker, row, targets, events)
+        # replaced, never changed: the writer thread may be going through it
+        self._context.sessions = {**self._context.sessions, worker: state}
         if self._context.next_due != float("inf"):
             self._hub.arm(self._context.next_due)
         return SqliteSession(worker, self._end_session)
 
     async def _end_session(self, worker: int) -> None:
-        if self._context.sessions.pop(worker, None) is None or self._closed:
+        if worker not in self._context.sessions or self._closed:
             return
+        self._drop_session(worker)
         await self._answer(Release(worker), self._group.push)
         if not self._context.sessions:
             self._hub.disarm()
+
+    def _drop_session(self, worker: int) -> None:
+        self._context.sessions = {
+            other: state for other, state in self._context.sessions.items() if other != worker
+        }
 
     async def info(self, id: str) -> RunInfo | None:
         self._check_open()
         return await self._reads.info(id)
 
-    async def wait_ended(self, id: str) -> RunInfo:
+    async def wait_ended(self, id: str) -> Ended:
         self._check_open()
         return await self._hub.wait_ended(id)
 
@@ -191,7 +200,7 @@ class SqliteStore:
         self._closed = True
         released: list[object] = []
         for worker in list(self._context.sessions):
-            del self._context.sessions[worker]
+            self._drop_session(worker)
             self._group.push(Release(worker), released.append)
         await self._group.close()
         self._left_something = any(isinstance(one, Exception) for one in released)
@@ -291,3 +300,7 @@ async def open_sqlite(
     store = SqliteStore(path, durability, files)
     await store.join()
     return store
+
+
+def _ignore(answer: object) -> None:
+    """What a sweep changed is told like any other effect."""

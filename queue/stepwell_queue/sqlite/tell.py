@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell_queue.contract import InboxKind, InboxRow, Status
+from stepwell_queue.contract import Ended, InboxKind, InboxRow, Status
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
@@ -54,7 +54,7 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
     if fence == 0:
         tx.execute(_CANCEL, (reason, at, tx.now, run))
         if tx.cursor.rowcount == 1:
-            tx.effects.rested.append(run)
+            tx.effects.rested.append(Ended(run, Status.CANCELLED, reason))
             if parent is not None:
                 child_ended(tx, run, parent, Status.CANCELLED, reason, at)
             return int(Status.CANCELLED)

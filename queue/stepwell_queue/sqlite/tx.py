@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Container
 from typing import Any, NamedTuple
 
 from stepwell_queue.clock import Clock
-from stepwell_queue.contract import InboxRow, RunInfo, SessionEvents
+from stepwell_queue.contract import Ended, InboxRow, SessionEvents
 from stepwell_queue.sqlite.statements import SQL
 
 INLINE = 1024  # values above go to blobs; a claim would otherwise rewrite them
@@ -57,7 +56,6 @@ class Context:
     def __init__(self, clock: Clock, boot: str, token: str, lease: float) -> None:
         self.clock, self.boot, self.token, self.lease = clock, boot, token, lease
         self.sessions: dict[int, SessionState] = {}
-        self.watched: Container[int] = ()
         self.next_due = 0.0  # no later than the earliest due row; 0 = not known
         self.alone = True  # no other process has this file open
 
@@ -65,13 +63,12 @@ class Context:
 class Effects:
     """What is to be told on the loop after COMMIT."""
 
-    __slots__ = ("due", "infos", "moves", "ready", "rested", "told")
+    __slots__ = ("due", "moves", "ready", "rested", "told")
 
     def __init__(self) -> None:
         self.ready: set[tuple[str, int, str, int]] = set()
         self.told: list[tuple[int, InboxRow]] = []
-        self.rested: list[int] = []  # ended, held or stuck
-        self.infos: dict[int, RunInfo] = {}
+        self.rested: list[Ended] = []  # ended, held or stuck
         # in order: (run, id, worker) = taken, (run, None, 0) = given up
         self.moves: list[tuple[int, str | None, int]] = []
         self.due: float | None = None

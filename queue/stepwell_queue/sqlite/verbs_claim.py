@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, OpenOp, Record
+from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, OpenOp, Record, Status
 from stepwell_queue.errors import RequestRefused
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
@@ -14,7 +14,7 @@ from stepwell_queue.sqlite.tx import SessionState, Tx
 
 _PROMOTE, _NEXT_DUE, _ANY_ALONE = SQL["promote"], SQL["next_due"], SQL["any_alone"]
 _JOURNALS, _OPS, _INBOXES = SQL["journals"], SQL["all_open_ops"], SQL["inboxes"]
-_ANY_WAITING, _BLOB_OF = SQL["any_waiting"], SQL["blob"]
+_ANY_WAITING, _BLOB_OF, _WHERE = SQL["any_waiting"], SQL["blob"], SQL["where_held"]
 _FOREVER = float("inf")
 # places in the row of the statement `claim`
 _RUN, _ID, _FENCE, _PRIORITY, _ARGS, _VALUE = 0, 1, 6, 10, 19, 20
@@ -36,7 +36,7 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
     if tx.now >= tx.context.next_due:
         promote(tx)
-    if not session.seeks or verb.limit <= 0:
+    if not session.seeks or verb.limit <= 0 or holds_alone(tx, session):
         return ClaimResult([], False, False)
     if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
@@ -51,11 +51,19 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         session.alone = rows[0][_RUN]
         return ClaimResult(_assemble(tx, session.worker, rows, verb.live), True, False)
     rows = _take(tx, session, session.claim_sql, verb.limit)
-    if verb.idle:
-        session.alone = None
     more = len(rows) == verb.limit
     session.drained = not more
     return ClaimResult(_assemble(tx, session.worker, rows, verb.live), more, alone_waiting)
+
+
+def holds_alone(tx: Tx, session: SessionState) -> bool:
+    """Whether the worker has a run that is executed alone: it takes nothing beside it."""
+    if session.alone is None:
+        return False
+    if tx.one(_WHERE, (session.alone,)) == (Status.RUNNING, session.worker):
+        return True
+    session.alone = None
+    return False
 
 
 def _take(tx: Tx, session: SessionState, sql: str, limit: int) -> list[Any]:

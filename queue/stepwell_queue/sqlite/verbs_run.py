@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from stepwell_queue.contract import (
     Append,
+    Ended,
     Finish,
     InboxRow,
     OpenOp,
     Park,
     Record,
     Reschedule,
-    RunInfo,
     Settle,
     Status,
 )
@@ -27,7 +26,7 @@ from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
-_FINISH, _FINISH_TOLD, _STANDING = SQL["finish"], SQL["finish_told"], SQL["standing"]
+_FINISH, _STANDING = SQL["finish"], SQL["standing"]
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
@@ -133,23 +132,14 @@ def finish(tx: Tx, verb: Finish) -> None:
         verb.status, None if large else value, verb.at, tx.now, verb.rollback, verb.attempts,
         run, fence,
     )  # fmt: skip
-    effects = tx.effects
-    if run in tx.context.watched:
-        rows = tx.execute(_FINISH_TOLD, row).fetchall()
-        count = len(rows)
-        if rows:
-            told: list[Any] = [*rows[0][:24], True, rows[0][24], value]
-            effects.infos[run] = RunInfo(*told)
-    else:
-        tx.execute(_FINISH, row)
-        count = tx.cursor.rowcount
-    if count == 0:
+    tx.execute(_FINISH, row)
+    if tx.cursor.rowcount == 0:
         standing = tx.one(_STANDING, (run,))
         if standing is None or tuple(standing) != (verb.status, fence, value):
             raise StaleFence(run, fence)
         return
-    effects.moves.append((run, None, 0))
-    effects.rested.append(run)
+    tx.effects.moves.append((run, None, 0))
+    tx.effects.rested.append(Ended(run, verb.status, value))
     if large:
         tx.execute(_BLOB, (run, VALUE, value))
     if not verb.clean:
@@ -170,7 +160,7 @@ def settle(tx: Tx, verb: Settle) -> None:
     if large:
         tx.execute(_BLOB, (run, VALUE, error))
     tx.effects.moves.append((run, None, 0))
-    tx.effects.rested.append(run)
+    tx.effects.rested.append(Ended(run, verb.status, error))
 
 
 def reschedule(tx: Tx, verb: Reschedule) -> None:

@@ -10,6 +10,7 @@ from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import tell
 from stepwell_queue.sqlite.tx import INLINE, SessionState, Tx
+from stepwell_queue.sqlite.verbs_claim import holds_alone
 
 _INSERT, _CHILD, _FIND = SQL["insert_run"], SQL["insert_child"], SQL["find_run"]
 _BLOB, _LAST, _READY = SQL["put_blob"], SQL["last_run"], SQL["ready_in_queue"]
@@ -58,7 +59,7 @@ def start(tx: Tx, verb: Start) -> Started:
 
 def _taker(tx: Tx, worker: int, queue: str) -> SessionState | None:
     session = tx.context.sessions.get(worker)
-    if session is None or session.alone is not None:
+    if session is None or holds_alone(tx, session):
         return None
     if not (session.drained and tx.context.alone) and tx.one(_READY, (queue,)):
         return None

@@ -9,17 +9,30 @@ from typing import Any, Final
 
 import msgspec
 
-from stepwell_queue.contract import Hello, Status, Verb
+from stepwell_queue.contract import Ended, Hello, Status, Verb
+from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote as promote_due
 
 _REGISTER, _UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
 _LEASES, _HELD_BY, _HAND_OVER = SQL["leases"], SQL["held_by"], SQL["hand_over"]
+_WATCH: Final = SQL["watch"]
+_RESTING: Final = (Status.HELD, Status.STUCK)
 _STUCK, _TRY_STUCK = SQL["stuck"], SQL["try_stuck"]
 _ORPHANS, _COUNT_SWEEP = SQL["orphan_workers"], SQL["count_sweep"]
 _ALONE_FROM: Final = 2  # crashes
 _LONGEST_BACKOFF: Final = 8  # as a power of two, in seconds
+
+
+class Watch(Verb[Ended | int], frozen=True, array_like=True):
+    """Look at a run within the batch; answers its row number while it has not come to rest.
+
+    Read there, and not on a connection of its own, no end can slip in between look and wait.
+    Raises RunNotFound.
+    """
+
+    id: str
 
 
 class Register(Verb[int], frozen=True, array_like=True):
@@ -60,6 +73,18 @@ def worker_row(hello: Hello, context: Context) -> tuple[Any, ...]:
         msgspec.json.encode(hello.queues).decode(),
         msgspec.json.encode(hello.serves).decode(),
     )
+
+
+def watch(tx: Tx, verb: Watch) -> Ended | int:
+    found = tx.one(_WATCH, (verb.id,))
+    if found is None:
+        raise RunNotFound(verb.id)
+    ended = Ended(*found)
+    return ended if rests(ended.status) else ended.run
+
+
+def rests(status: int) -> bool:
+    return status >= Status.COMPLETED or status in _RESTING
 
 
 def register(tx: Tx, verb: Register) -> int:

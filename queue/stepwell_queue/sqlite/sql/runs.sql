@@ -31,17 +31,13 @@ UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, rollback = ?, wor
     attempts = ifnull(?, attempts)
 WHERE run = ? AND fence = ? AND status = 2
 
--- name: finish_told
-UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, rollback = ?, worker = NULL,
-    attempts = ifnull(?, attempts)
-WHERE run = ? AND fence = ? AND status = 2
-RETURNING run, id, kind, name, version, queue, status, phase, rollback, priority, attempts, crashes,
-    fence, nonce, created, updated, started, ended, due, deadline, waiting, parent_id, parent_path,
-    worker, ifnull(args, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 0))
-
 -- name: standing
 SELECT status, fence, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1))
 FROM runs WHERE run = ?
+
+-- name: watch
+SELECT run, status, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1))
+FROM runs WHERE id = ?
 
 -- name: settle
 UPDATE runs SET status = ?, value = ?, updated = ?, worker = NULL, crashes = 0
