@@ -126,8 +126,12 @@ class Attempt:
                 self._loop.call_later(SHUTDOWN_TAKES, ended, None, error)
             else:
                 ended(value, error)
+                if error is not None:
+                    # What is told of it is stored by now. A future that it was raised from is held
+                    # by a frame of its traceback: a cycle, which would keep the step's locals.
+                    error.__traceback__ = None
         finally:
-            error = None  # its traceback holds this frame: a cycle would keep the step's locals
+            error = None  # its traceback holds this frame
 
     def _stopped(self, ended: Ended, error: BaseException | None) -> None:
         if self._why == "timeout":

@@ -290,6 +290,7 @@ class Activation:
         execution, self.execution = self.execution, None
         if execution is not None:
             execution.close()
+            execution.forget()
             self.worker.bury(execution.zombies, self.id)
         self.works.clear()
         del self.journal, self.timers, self.steps, self.children

@@ -65,6 +65,7 @@ FAILURES_KEPT = 64
 
 _STEP_KINDS = frozenset((RecordKind.STEP_OK, RecordKind.STEP_FAILED, RecordKind.STEP_CUT))
 _CHILD_KINDS = frozenset((RecordKind.CHILD_OK, RecordKind.CHILD_FAILED, RecordKind.CHILD_CANCELLED))
+_SUCCEEDED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK, RecordKind.STARTED))
 _FITTING: dict[str, frozenset[RecordKind]] = {
     "step": _STEP_KINDS,
     "remote": _CHILD_KINDS,
@@ -265,9 +266,8 @@ class Execution:
             raise Diverged(record.path, described(record), "nothing there")
         if record.kind not in _FITTING.get(op.kind, ()) or record.name != op.name:
             raise Diverged(record.path, described(record), f"{op.kind} {op.name!r}")
-        cut = record.kind == RecordKind.STEP_CUT or (
-            record.kind == RecordKind.CHILD_CANCELLED and op.state is OpState.SETTLING
-        )
+        # What failed while its branch was being cancelled got no retries, so it counts as cut.
+        cut = op.state is OpState.SETTLING and record.kind not in _SUCCEEDED
         self.delivered.append((record.seq, op.opened_after, cut))
         if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
             self.other_arguments.append(op)
@@ -583,8 +583,16 @@ class Execution:
             branch.unlink()
         self._live.clear()
         self._generators.clear()
-        self._failures = None
         self._ready.clear()
+
+    def forget(self) -> None:
+        """Drop all errors, once closed.
+
+        They hold the frames that they went through, which hold this: cycles, all of them.
+        """
+        self._failures = self.outcome = self._main_outcome = self.stuck = None
+        self._undo_stack = UndoStack()
+        self._violations.clear()
 
     def _close_all(self) -> None:
         for branch in reversed(list(self._live)):
