@@ -25,7 +25,7 @@ async def pays() -> int:
 @pytest.mark.anyio
 async def test_other_arguments_at_replay_are_logged_and_the_result_stays(tmp_path: object) -> None:
     state["amount"] = 1
-    async with Stepwell(f"{tmp_path}/runs.db", durability="process") as app:
+    async with Stepwell(f"{tmp_path}/runs.db", include=[__name__], durability="process") as app:
         with capture_logs() as lines:
             async with app.worker(cache=0):
                 run = await app.start(pays())
