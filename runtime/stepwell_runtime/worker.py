@@ -140,6 +140,9 @@ class Worker:
         for one in list(self.held.values()):
             one.leave()
         await self._until_empty(grace)
+        with contextlib.suppress(TimeoutError):  # what a claim brings now is handed back, too
+            async with asyncio.timeout(HARD_LIMIT):
+                await self._claim_over()
         if self.held:
             names = sorted({name for one in self.held.values() for name in one.running_names})
             log.warning("steps_outlived_grace", steps=names, grace=grace, runs=len(self.held))
@@ -255,7 +258,15 @@ class Worker:
         self._reserved -= 1
         if claimed is not None:
             self.accept(claimed)
-        self._quiet.set()
+        self._place_free()
+
+    def _place_free(self) -> None:
+        """Claim what had to wait for a place."""
+        if self._hungry or (self._alone_waits and not self.held):
+            self._hungry = True
+            self._wake()
+        if not self.held:
+            self._quiet.set()
 
     def accept(self, claimed: Claimed) -> None:
         """Take a claimed run in hand."""
@@ -296,11 +307,7 @@ class Worker:
         self.held.pop(one.run, None)
         if self._alone == one.run:
             self._alone = None
-        if self._hungry or (self._alone_waits and not self.held):
-            self._hungry = True
-            self._wake()
-        if not self.held:
-            self._quiet.set()
+        self._place_free()
 
     def parked(self, activation: Activation) -> None:
         """Keep the coroutine of a run that parked, within bounds."""

@@ -376,3 +376,31 @@ async def test_a_run_parks_while_other_workers_do_what_is_on_their_queues(app: S
         assert await run.status() == "parked"
         async with app.worker(queues=["other"]), app.worker(queues=["far"]):
             assert await run.result(timeout=LONG) == 3
+
+
+async def test_a_start_that_finds_its_run_keeps_no_place_from_ready_work(app: Stepwell) -> None:
+    async with app.worker(concurrency=1):
+        run = await app.start(waits(), id="run")
+
+        async def parked() -> bool:
+            return await run.status() == "parked"
+
+        await until(parked)
+        await run.signal(go, 1)
+        # Takes the only place before the worker gets to claim, and then does not need it.
+        assert not (await app.start(waits(), id="run")).created
+        assert await run.result(timeout=LONG) == 1
+
+
+async def test_a_worker_that_stops_while_it_claims_logs_no_error(tmp_path: Path) -> None:
+    app = Stepwell(tmp_path / "runs.db", include=[__name__], durability="full")
+    with capture_logs() as logged:
+        async with app:
+            for turns in range(10):
+                run = await app.enqueue(counted_task(1))
+                async with app.worker(grace=0.0):
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                async with app.worker():
+                    await run.result(timeout=LONG)
+    assert [entry for entry in logged if entry["log_level"] == "error"] == []
