@@ -11,8 +11,8 @@ from typing import Any
 
 from stepwell_queue import (
     Append,
+    Ended,
     Finish,
-    RunInfo,
     Session,
     StaleFence,
     Start,
@@ -27,7 +27,7 @@ class Peer:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.listener = bench, Listener()
         self.sessions: list[Session] = []
-        self.waits: dict[str, asyncio.Task[RunInfo]] = {}
+        self.waits: dict[str, asyncio.Task[Ended]] = {}
 
     async def session(self) -> int:
         session = await self.bench.session(WORKFLOW, TASK, listener=self.listener)

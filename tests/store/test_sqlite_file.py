@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,22 @@ async def test_a_missing_or_wrong_folder_is_named(tmp_path: Path) -> None:
 async def test_a_runtime_folder_of_others_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_to_all = tmp_path / f"stepwell-{os.getuid()}"
-    open_to_all.mkdir()
-    open_to_all.chmod(0o777)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with pytest.raises(StoreRefused, match="of this user alone"):
-        await open_at(tmp_path / "runs.db")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        open_to_all = Path(short) / f"stepwell-{os.getuid()}"
+        open_to_all.mkdir()
+        open_to_all.chmod(0o777)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        with pytest.raises(StoreRefused, match="of this user alone"):
+            await open_at(tmp_path / "runs.db")
+
+
+async def test_a_runtime_folder_too_long_for_sockets_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 100)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    await open_at(tmp_path / "runs.db")
+    assert not long.exists()
 
 
 def schema_of(db: sqlite3.Connection) -> list[tuple[str, ...]]:
