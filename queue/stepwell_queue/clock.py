@@ -7,6 +7,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -37,6 +38,14 @@ class Ids(Protocol):
 
 
 _LONGEST_WAIT = 600.0
+
+
+def utc(seconds: float) -> datetime:
+    """Return a wall time as an aware datetime; later than any datetime is the last one."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):  # which one depends on how far it is
+        return datetime.max.replace(tzinfo=UTC)
 
 
 class _WallTimer:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, cast
 
 from stepwell_queue import contract
+from stepwell_queue.clock import utc
 from stepwell_queue.contract import Kind, Record, RecordKind, Rollback, Status
 from stepwell_runtime.codec import Codec, DecodingError
 
@@ -123,7 +124,7 @@ def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
         attempts=row.attempts,
         crashes=row.crashes,
         priority=row.priority,
-        created_at=datetime.fromtimestamp(row.created, UTC),
+        created_at=utc(row.created),
         started_at=moment(row.started),
         ended_at=moment(row.ended),
         due_at=moment(row.due),
@@ -135,7 +136,7 @@ def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
 
 
 def moment(seconds: float | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    return utc(seconds) if seconds else None
 
 
 def reason(value: bytes, codec: Codec) -> str:
@@ -233,7 +234,7 @@ def history_of(found: contract.History, codec: Codec) -> History:
             (contract.InboxKind(row.kind).name.lower(), row.name) for row in found.inbox
         ),
         audit=tuple(
-            Audit(datetime.fromtimestamp(row.at, UTC), row.action, row.actor, row.reason)
+            Audit(utc(row.at), row.action, row.actor, row.reason)
             for row in found.audit
         ),
         children=tuple(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from stepwell_queue.clock import utc
 from stepwell_queue.contract import Claimed, RecordKind
 
 
@@ -33,12 +34,12 @@ class Facts:
 
     @property
     def created_at(self) -> datetime:
-        return datetime.fromtimestamp(self._created, UTC)
+        return utc(self._created)
 
     @property
     def scheduled_at(self) -> datetime:
-        return datetime.fromtimestamp(self._created if self._due is None else self._due, UTC)
+        return utc(self._created if self._due is None else self._due)
 
     @property
     def deadline(self) -> datetime | None:
-        return None if self._deadline is None else datetime.fromtimestamp(self._deadline, UTC)
+        return None if self._deadline is None else utc(self._deadline)
