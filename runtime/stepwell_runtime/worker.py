@@ -26,6 +26,7 @@ from stepwell_queue.contract import (
     Session,
     Store,
 )
+from stepwell_queue.errors import StoreUnavailable
 from stepwell_runtime.activation import Activation, Work
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.codec import Codec
@@ -217,7 +218,10 @@ class Worker:
         self._claiming = True
         self._hungry = False
         idle = not self.held and not self._reserved
-        self.store.submit(Claim(session.worker, free, self._live_fences, idle), self._claimed)
+        try:
+            self.store.submit(Claim(session.worker, free, self._live_fences, idle), self._claimed)
+        except StoreUnavailable as closed:
+            self._claimed(closed)
 
     @property
     def _blocked(self) -> bool:

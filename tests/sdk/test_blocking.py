@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,37 @@ def test_closing_ends_the_waits_of_other_threads(app: BlockingStepwell) -> None:
         app.close()
         with pytest.raises(StepwellError):
             waiting.result(timeout=20)
+
+
+def test_whatever_threads_do_when_it_is_closed_ends_with_an_error_that_says_so(
+    tmp_path: Path,
+) -> None:
+    def serve(app: BlockingStepwell) -> None:
+        with app.worker():
+            pass
+
+    uses: list[Callable[[BlockingStepwell], object]] = [
+        lambda app: app.start(total(1, 2)),
+        lambda app: app.runs(limit=3),
+        lambda app: app.run(total(1, 2)),
+        serve,
+    ]
+
+    def use_on(app: BlockingStepwell, use: Callable[[BlockingStepwell], object]) -> None:
+        use(app)
+        begun.wait(20)
+        while True:
+            use(app)
+
+    for _ in range(5):
+        app = BlockingStepwell(tmp_path / "runs.db", include=[__name__], durability="process")
+        begun = threading.Barrier(len(uses) + 1)
+        with ThreadPoolExecutor(len(uses)) as pool:
+            threads = [pool.submit(use_on, app, use) for use in uses]
+            begun.wait(20)
+            app.close()
+            for thread in threads:
+                assert isinstance(thread.exception(timeout=8), StepwellError)
 
 
 def test_a_store_that_cannot_be_opened_is_refused_at_the_first_use(tmp_path: Path) -> None:

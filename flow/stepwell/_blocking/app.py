@@ -17,7 +17,7 @@ from stepwell._app.settings import DEFAULT_VALUE_SIZE, Durability, Lifespan, Ret
 from stepwell._app.worker import Worker
 from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.loop_thread import Held, LoopThread
-from stepwell._blocking.waiting import Work, running_loop, wait_for
+from stepwell._blocking.waiting import Work, outcome, running_loop, submit, wait_for
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.errors import StepwellError
@@ -142,14 +142,15 @@ class BlockingStepwell(BlockingCalls):
             grace=grace,
             name=name,
         )
+        thread = self._open()
         held = Held(worker)
-        done = asyncio.run_coroutine_threadsafe(held.hold(), self._open().loop)
-        held.entered()
+        done = submit(thread.app, thread.loop, held.hold())
+        outcome(thread.app, thread.loop, held.entered)
         try:
             yield BlockingWorker(self, worker)
         finally:
             held.leave()
-            done.result()
+            outcome(thread.app, thread.loop, done)
 
     def abandon(self) -> None:
         """Forget what a parent process opened: a child that closed it would damage it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +19,8 @@ class Held:
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
         self._manager = manager
-        self._entered: Future[None] = Future()
+        # Done once it is open; has what kept it from opening.
+        self.entered: Future[asyncio.AbstractEventLoop] = Future()
         self._leave = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -26,23 +28,18 @@ class Held:
         self._loop = asyncio.get_running_loop()
         try:
             async with self._manager:
-                self._entered.set_result(None)
+                self.entered.set_result(self._loop)
                 await self._leave.wait()
         except BaseException as error:
-            if self._entered.done():
+            if self.entered.done():
                 raise
-            self._entered.set_exception(error)
-
-    def entered(self) -> asyncio.AbstractEventLoop:
-        """Wait in another thread until it is open; raise what kept it from opening."""
-        self._entered.result()
-        assert self._loop is not None
-        return self._loop
+            self.entered.set_exception(error)
 
     def leave(self) -> None:
         """Tell it to leave, from another thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._leave.set)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._leave.set)
 
 
 class LoopThread:
@@ -55,7 +52,7 @@ class LoopThread:
         # A daemon: a script that forgets to close must still be able to end.
         self._thread = threading.Thread(target=self._serve, name="stepwell", daemon=True)
         self._thread.start()
-        self.loop = self._held.entered()
+        self.loop = self._held.entered.result()
 
     def _serve(self) -> None:
         try:
