@@ -195,7 +195,8 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True):
 class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True):
     """A change; R is what it answers.
 
-    Verbs with `worker_verb` are kept and tried again when the store is unavailable.
+    While the store is unavailable, what clients say fails, and what workers say is kept and said
+    again until it is stored.
     """
 
 

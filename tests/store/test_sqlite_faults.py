@@ -105,6 +105,44 @@ async def test_what_a_worker_says_is_kept_and_said_again_in_order(
     assert (faults.opened > opened) == (also_rollback and statement > 0)
 
 
+@pytest.mark.parametrize("statement", range(1, 6))
+async def test_a_signal_and_the_wake_up_are_stored_together_or_not_at_all(
+    broken: Bench, faults: Faults, statement: int
+) -> None:
+    run = await broken.claimed(await broken.session(), "run")
+    await broken.park(run.run, 1)
+    faults.arm(statement, io_error)
+    try:
+        await broken.signal("run", "u")
+    except StoreUnavailable:
+        history = await broken.store.history("run")
+        assert history is not None
+        assert (history.run.status_name, len(history.inbox)) == ("parked", 0)
+        await broken.signal("run", "u")
+    history = await broken.store.history("run")
+    assert history is not None
+    assert (history.run.status_name, len(history.inbox)) == ("ready", 1)
+
+
+@pytest.mark.parametrize("statement", range(1, 8))
+async def test_the_end_of_a_child_and_the_news_of_it_are_stored_together(
+    broken: Bench, faults: Faults, statement: int
+) -> None:
+    session = await broken.session()
+    parent = await broken.claimed(session, "parent")
+    child = broken.new("child")
+    await broken.store.do(Append(parent.run, 1, children=[("0", child)]))
+    run = await broken.claim_one(session)
+    await broken.park(parent.run, 1)
+    faults.arm(statement, io_error)
+    finish = Finish(run.run, 1, Status.FAILED, b"e" * 2000, broken.clock.now(), parent=parent.run)
+    async with asyncio.timeout(30):
+        await broken.store.do(finish)
+    assert await broken.status("child") == "failed"
+    again = await broken.claim_one(session)
+    assert [(row.name, row.value) for row in again.inbox] == [("child", b"e" * 2000)]
+
+
 async def test_clients_hear_of_an_outage_while_workers_wait_it_out(
     broken: Bench, faults: Faults
 ) -> None:

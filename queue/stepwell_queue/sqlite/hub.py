@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,6 +13,8 @@ from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState
 from stepwell_queue.sqlite.verbs_worker import Promote, Watch, rests
+
+_log = logging.getLogger("stepwell.store")
 
 
 class Hub:
@@ -109,7 +112,13 @@ class Hub:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # the look of every second does the same again
+            _log.warning("looking after other processes failed: %s", error)
 
     async def wait_ended(self, id: str) -> Ended:
         waiter: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
