@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -74,6 +75,22 @@ def test_times_are_iso_with_their_zone_in_json_and_local_in_tables(
     assert created.utcoffset() is not None
     local = created.astimezone().replace(tzinfo=None).isoformat(" ", "milliseconds")
     assert local in cli("runs", "--store", store, "--name", "shop_hold").stdout
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_time_beyond_all_calendars_breaks_no_table(
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    with sqlite3.connect(store) as db:
+        db.execute("UPDATE runs SET due = 1e15 WHERE id = 'scheduled'")
+    db.close()
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert "9999-12-31" in cli("runs", "--store", store).stdout
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_the_table_says_what_a_run_waits_for_and_why_it_failed(cli: Cli, store: Path) -> None:

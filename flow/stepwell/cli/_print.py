@@ -69,7 +69,11 @@ def when(moment: datetime | None) -> str:
     """Return a moment in local time, to the millisecond."""
     if moment is None:
         return ""
-    return moment.astimezone().isoformat(" ", "milliseconds")[:23]
+    try:
+        local = moment.astimezone()
+    except OverflowError:  # the last day of the year 9999
+        local = moment
+    return local.isoformat(" ", "milliseconds")[:23]
 
 
 def took(seconds: float) -> str:
