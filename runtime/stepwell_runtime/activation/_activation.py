@@ -65,7 +65,7 @@ class Activation:
         self.children = Children(self)
         self._seen: set[int] = set()
         self._concluding = False
-        self._roll_back_ordered = False
+        self._never_hold = False  # told to roll back, or to end: no retry can help
         self._retry: InboxRow | None = None
 
     @property
@@ -132,10 +132,12 @@ class Activation:
         for record in journal:
             if record.seq in voided:
                 continue
-            if record.kind == RecordKind.CANCEL and record.name == "deadline":
-                self.timers.deadline = None
+            if record.kind == RecordKind.CANCEL:
+                self._never_hold = True
+                if record.name == "deadline":
+                    self.timers.deadline = None
             elif record.kind == RecordKind.ROLL_BACK:
-                self._roll_back_ordered = True
+                self._never_hold = True
             execution.deliver(record)
             if execution.stuck is not None:
                 return
@@ -218,6 +220,7 @@ class Activation:
         if kind == InboxKind.SIGNAL:
             return record(RecordKind.SIGNAL, "", row.name, row.value)
         if kind == InboxKind.CANCEL:
+            self._never_hold = True
             return record(RecordKind.CANCEL, "", "cancel", row.value)
         if kind == InboxKind.CHILD_ENDED:
             word = _CHILD_RECORD.get(Status(row.status), RecordKind.CHILD_CANCELLED)
@@ -228,7 +231,7 @@ class Activation:
             work.stage = Stage.RECORDED
             return record(word, row.path, work.op.name, row.value)
         if kind == InboxKind.ROLL_BACK:
-            self._roll_back_ordered = True
+            self._never_hold = True
             return record(RecordKind.ROLL_BACK, "", row.name, row.value)
         assert kind == InboxKind.RESUME_ROLLBACK
         return record(RecordKind.REOPEN, "", "resume_rollback")
@@ -405,6 +408,7 @@ class Activation:
         if timers.deadline is not None and timers.deadline <= now:
             timers.deadline = None
             if execution.outcome is None:
+                self._never_hold = True
                 self.journal.append((self.journal.record(RecordKind.CANCEL, "", "deadline"),))
         timers.earliest = None
         for work in list(self.works.values()):
@@ -455,7 +459,7 @@ class Activation:
             if (
                 outcome.verdict == "failed"
                 and self.definition.on_failure == "hold"
-                and not self._roll_back_ordered
+                and not self._never_hold
             ):
                 if self.journal.has_changes:
                     self.journal.append(())  # what is over must not meet the code after a retry
@@ -479,7 +483,9 @@ class Activation:
         if outcome.verdict == "cancelled":
             self._finish(execution, Status.CANCELLED, execution.cancel_reason, rollback)
         else:
-            self._finish(execution, Status.FAILED, codec.encode_error(error, where), rollback)
+            stored = execution.failure if not undo_errors else b""
+            value = stored or codec.encode_error(error, where)
+            self._finish(execution, Status.FAILED, value, rollback)
         error.__traceback__ = None  # frames of the workflow, kept alive for nobody
 
     def _finish(

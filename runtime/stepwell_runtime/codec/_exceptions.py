@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -143,17 +144,30 @@ def _members(error: BaseException) -> tuple[BaseException, ...] | None:
 
 
 def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
-    for base in type(error).__mro__[:-1]:  # `object` has none that are content
-        for name, found in base.__dict__.items():
-            if name in _NOT_CONTENT or not isinstance(found, _DESCRIPTORS):
-                continue
-            value = getattr(error, name, None)
-            # In C "not set" reads as None, and to set None is not the same: it shows in str().
-            if value is not None or (base.__module__ != "builtins" and hasattr(error, name)):
-                yield name, value
+    for name, in_c in _described_names(type(error)):
+        value = getattr(error, name, None)
+        # In C "not set" reads as None, and to set None is not the same: it shows in str().
+        if value is not None or (not in_c and hasattr(error, name)):
+            yield name, value
     for name, value in error.__dict__.items():
         if name not in _NOT_CONTENT:
             yield name, value
+
+
+def _described_names(cls: type) -> tuple[tuple[str, bool], ...]:
+    """Return the attributes that slots and C descriptors hold, and whether each is C's own."""
+    names = _names.get(cls)
+    if names is None:
+        names = _names[cls] = tuple(
+            (name, base.__module__ == "builtins")
+            for base in cls.__mro__[:-1]  # `object` has none that are content
+            for name, found in base.__dict__.items()
+            if name not in _NOT_CONTENT and isinstance(found, _DESCRIPTORS)
+        )
+    return names
+
+
+_names: WeakKeyDictionary[type, tuple[tuple[str, bool], ...]] = WeakKeyDictionary()
 
 
 def _message(error: BaseException) -> str:
@@ -164,7 +178,8 @@ def _message(error: BaseException) -> str:
 
 
 def _clean(text: str) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}... ({len(text) - MAX_TEXT:,} more characters)"

@@ -43,12 +43,12 @@ from stepwell_runtime.core.outcomes import (
     after_child,
     after_signal,
     after_timer,
-    causes,
     child_cancelled,
     completed,
     described,
     ended_by,
     throwable,
+    voids,
 )
 from stepwell_runtime.core.undo import Undo, UndoStack, snapshot
 from stepwell_runtime.definitions import StepDefinition
@@ -103,6 +103,7 @@ class Execution:
         "codec",
         "delivered",
         "facts",
+        "failure",
         "now",
         "opened",
         "ops",
@@ -137,6 +138,7 @@ class Execution:
         self.outcome: Outcome | None = None
         self.rolling_back = False
         self.rolled_back = False
+        self.failure = b""  # what began the rollback, as it was stored
         self.resumed = 0  # how often the rollback was resumed
         self._undo_stack = UndoStack()
         self.ops: dict[str, Op] = {}
@@ -227,16 +229,7 @@ class Execution:
         outcome = self.outcome
         if outcome is None or outcome.error is None:
             return []
-        chain = causes(outcome.error)
-        guilty = [seq for seq, error in self._failures or () if id(error) in chain]
-        if not guilty:
-            return []
-        first = min(guilty)
-        return [
-            seq
-            for seq, opened_after, cut in self.delivered
-            if seq == first or opened_after > first or (cut and seq > first)
-        ]
+        return voids(outcome.error, self._failures or (), self.delivered)
 
     # --- delivery ---
 
@@ -373,6 +366,7 @@ class Execution:
             asked = "more operations" if self.outcome is None else self.outcome.verdict
             raise Diverged("the end", "a failure that began the rollback", asked)
         self.rolling_back = True
+        self.failure = record.value
         self._undo_stack.run_all()
         self._next_undo()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 import msgspec
@@ -99,6 +100,26 @@ def throwable(codec: Codec, data: bytes) -> BaseException:
 
 def described(record: Record) -> str:
     return f"{RecordKind(record.kind).name.lower().replace('_', ' ')} {record.name!r}"
+
+
+def voids(
+    error: BaseException,
+    failures: Iterable[tuple[int, BaseException]],
+    delivered: Iterable[tuple[int, int, bool]],
+) -> list[int]:
+    """Return the seqs to void so that a run goes on from what failed it.
+
+    Void are the record that brought the error, whatever was asked for after it, and what was cut.
+    """
+    chain = causes(error)
+    first = min((seq for seq, brought in failures if id(brought) in chain), default=None)
+    if first is None:
+        return []
+    return [
+        seq
+        for seq, opened_after, cut in delivered
+        if seq == first or opened_after > first or (cut and seq > first)
+    ]
 
 
 def causes(error: BaseException) -> set[int]:
