@@ -242,7 +242,7 @@ class SendSignal(Verb[None], frozen=True, array_like=True):
 class CancelRun(Verb[int], frozen=True, array_like=True):
     """Ask a run to cancel; answers its Status afterwards.
 
-    A run that was never claimed ends at once. Ended: no change.
+    A run that was never claimed ends at once; a HELD one becomes READY. Ended: no change.
 
     Cancelling the never-claimed child of a run tells the parent in the same transaction. Raises
     RunNotFound.
@@ -370,6 +370,8 @@ class Finish(Verb[None], frozen=True, array_like=True):
 
 class Settle(Verb[None], frozen=True, array_like=True):
     """Give up the claim and become HELD or STUCK, with the error or the reason.
+
+    A run that was asked to cancel becomes READY instead of HELD.
 
     Raises StaleFence.
     """

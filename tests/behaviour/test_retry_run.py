@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from stepwell import (
+    DeadlineExceeded,
     RequestRefused,
-    RunCancelled,
     RunHeld,
     Signal,
     Stepwell,
@@ -262,17 +262,70 @@ async def test_a_child_whose_failure_its_parent_took_is_not_retried_apart(app: S
             await app.retry("parent/0")
 
 
-async def test_a_held_run_can_be_cancelled(app: Stepwell) -> None:
+async def test_a_cancel_lets_a_held_run_roll_back(app: Stepwell) -> None:
     async with app.worker():
         run = await app.start(held())
         with pytest.raises(RunHeld):
             await run.result(timeout=LONG)
         await run.cancel()
-        await run.roll_back()
-        with pytest.raises((RunCancelled, LookupError)):
+        with pytest.raises(LookupError, match="x"):
             await run.result(timeout=LONG)
         assert (await run.info()).rollback == "complete"
     assert stage.done == ["a", "x", "undo a"]
+
+
+@workflow
+async def waits_for_held() -> None:
+    try:
+        await held()
+    finally:
+        stage.note("parent")
+
+
+async def test_a_parent_that_is_cancelled_does_not_wait_for_the_operator_of_its_held_child(
+    app: Stepwell,
+) -> None:
+    async with app.worker() as worker:
+        run = await app.start(waits_for_held())
+        await worker.drain()
+        assert [one.status for one in await app.runs(name="held")] == ["held"]
+        await run.cancel()
+        with pytest.raises(LookupError, match="x"):  # the child's own failure was first
+            await run.result(timeout=LONG)
+    assert stage.done == ["a", "x", "undo a", "parent"]
+
+
+@workflow(on_failure="hold", deadline=0.05)
+async def held_too_late() -> None:
+    compensate(undo("a"))
+    await wait_for_signal(go)
+
+
+async def test_a_run_that_passed_its_deadline_is_not_held_since_no_retry_could_help(
+    app: Stepwell,
+) -> None:
+    async with app.worker():
+        run = await app.start(held_too_late())
+        with pytest.raises(DeadlineExceeded):
+            await run.result(timeout=LONG)
+    assert stage.done == ["undo a"]
+
+
+@workflow(on_failure="hold")
+async def fails_at_its_cancel() -> None:
+    try:
+        await wait_for_signal(go)
+    finally:
+        await work("x")
+
+
+async def test_a_run_that_fails_while_it_is_cancelled_is_not_held(app: Stepwell) -> None:
+    async with app.worker() as worker:
+        run = await app.start(fails_at_its_cancel())
+        await worker.drain()
+        await run.cancel()
+        with pytest.raises(LookupError, match="x"):
+            await run.result(timeout=LONG)
 
 
 @workflow(on_failure="hold")

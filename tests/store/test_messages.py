@@ -211,10 +211,14 @@ async def test_cancelling_what_ended_or_never_was(bench: Bench) -> None:
         await cancel(bench, "nobody")
 
 
-async def test_a_held_run_keeps_a_cancel_for_later(bench: Bench) -> None:
-    run = await bench.claimed(await bench.session(), "run")
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_cancel_lets_a_held_run_go_on(bench: Bench, early: bool) -> None:
+    session = await bench.session()
+    run = await bench.claimed(session, "run")
+    if early:
+        await cancel(bench, "run")
     await bench.store.do(Settle(run.run, 1, Status.HELD, b"why"))
-    assert await cancel(bench, "run") == Status.HELD
-    history = await bench.store.history("run")
-    assert history is not None
-    assert [row.kind for row in history.inbox] == [InboxKind.CANCEL]
+    if not early:
+        assert await cancel(bench, "run") == Status.READY
+    again = await bench.claim_one(session)
+    assert [row.kind for row in again.inbox] == [InboxKind.CANCEL]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from stepwell_queue.contract import Ended, InboxKind, InboxRow, Status
+from stepwell_queue.contract import Ended, InboxKind, InboxRow, Phase, Status
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
 _TELL, _WAKE, _WAKE_DELAYED = SQL["tell"], SQL["wake"], SQL["wake_delayed"]
 _WHERE, _ADDRESS, _JOBS = SQL["where_held"], SQL["address"], SQL["unended_jobs"]
 _CANCEL, _CHILD_OF, _STANDING = SQL["cancel_unclaimed"], SQL["child_of"], SQL["parent_of"]
+_READY = SQL["make_ready"]
 
 
 def tell(
@@ -59,7 +60,16 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
                 child_ended(tx, run, parent, Status.CANCELLED, reason, at)
             return int(Status.CANCELLED)
     tell(tx, run, InboxKind.CANCEL, uid, "cancel", "", 0, reason, at)
+    if status == Status.HELD:
+        release_held(tx, run)
     return int(tx.one(_WHERE, (run,))[0])
+
+
+def release_held(tx: Tx, run: int) -> None:
+    """Let a held run go on: a cancel decides what its operator has not decided."""
+    row = (tx.now, 0, int(Phase.FORWARD), run, int(Status.HELD))
+    for target in tx.execute(_READY, row).fetchall():
+        tx.made_ready(*target)
 
 
 def cancel_child(tx: Tx, parent: int, id: str) -> None:

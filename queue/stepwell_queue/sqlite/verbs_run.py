@@ -19,7 +19,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import StaleFence
 from stepwell_queue.sqlite.statements import SQL
-from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended
+from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended, release_held
 from stepwell_queue.sqlite.tx import INLINE, Tx
 from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 
@@ -160,7 +160,10 @@ def settle(tx: Tx, verb: Settle) -> None:
     if large:
         tx.execute(_BLOB, (run, VALUE, error))
     tx.effects.moves.append((run, None, 0))
-    tx.effects.rested.append(Ended(run, verb.status, error))
+    if verb.status == Status.HELD and tx.one(_CANCEL_WAITS, (run,)):
+        release_held(tx, run)
+    else:
+        tx.effects.rested.append(Ended(run, verb.status, error))
 
 
 def reschedule(tx: Tx, verb: Reschedule) -> None:
