@@ -36,9 +36,7 @@ from stepwell_runtime.core.groups import branch_of_group_ended, open_group
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
 from stepwell_runtime.core.outcomes import (
-    Outcome as Outcome,
-)
-from stepwell_runtime.core.outcomes import (
+    FITTING,
     Resumed,
     after_child,
     after_signal,
@@ -49,6 +47,9 @@ from stepwell_runtime.core.outcomes import (
     ended_by,
     throwable,
     voids,
+)
+from stepwell_runtime.core.outcomes import (
+    Outcome as Outcome,
 )
 from stepwell_runtime.core.undo import Undo, UndoStack, snapshot
 from stepwell_runtime.definitions import StepDefinition
@@ -63,17 +64,6 @@ MOST_SWALLOWED = 100
 MOST_REFUSED = 100
 FAILURES_KEPT = 64
 
-_STEP_KINDS = frozenset((RecordKind.STEP_OK, RecordKind.STEP_FAILED, RecordKind.STEP_CUT))
-_CHILD_KINDS = frozenset((RecordKind.CHILD_OK, RecordKind.CHILD_FAILED, RecordKind.CHILD_CANCELLED))
-_SUCCEEDED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK, RecordKind.STARTED))
-_FITTING: dict[str, frozenset[RecordKind]] = {
-    "step": _STEP_KINDS,
-    "remote": _CHILD_KINDS,
-    "child": _CHILD_KINDS,
-    "start": frozenset((RecordKind.STARTED, RecordKind.CHILD_FAILED)),
-    "sleep": frozenset((RecordKind.TIMER,)),
-    "wait": frozenset((RecordKind.TIMER,)),
-}
 _set_running_loop = asyncio._set_running_loop
 _get_running_loop = asyncio._get_running_loop
 
@@ -257,7 +247,7 @@ class Execution:
             if record.path in self._ended:
                 return
             raise Diverged(record.path, described(record), "nothing there")
-        if record.kind not in _FITTING.get(op.kind, ()) or record.name != op.name:
+        if record.kind not in FITTING.get(op.kind, ()) or record.name != op.name:
             raise Diverged(record.path, described(record), f"{op.kind} {op.name!r}")
         # What failed while its branch was being cancelled got no retries, so it counts as cut.
         cut = op.state is OpState.SETTLING and record.kind not in _SUCCEEDED

@@ -20,6 +20,19 @@ from stepwell_runtime.errors import (
 )
 from stepwell_runtime.fitting import fits
 
+_STEP_KINDS = frozenset((RecordKind.STEP_OK, RecordKind.STEP_FAILED, RecordKind.STEP_CUT))
+_CHILD_KINDS = frozenset((RecordKind.CHILD_OK, RecordKind.CHILD_FAILED, RecordKind.CHILD_CANCELLED))
+_SUCCEEDED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK, RecordKind.STARTED))
+FITTING: dict[str, frozenset[RecordKind]] = {
+    "step": _STEP_KINDS,
+    "remote": _CHILD_KINDS,
+    "child": _CHILD_KINDS,
+    "start": frozenset((RecordKind.STARTED, RecordKind.CHILD_FAILED)),
+    "sleep": frozenset((RecordKind.TIMER,)),
+    "wait": frozenset((RecordKind.TIMER,)),
+}
+"""Which records may end which kind of operation."""
+
 Resumed = tuple[Any, BaseException | None]
 """What a branch is resumed with: a value, or an error to raise."""
 
