@@ -37,6 +37,7 @@ from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
 from stepwell_runtime.core.outcomes import (
     FITTING,
+    SUCCEEDED,
     Resumed,
     after_child,
     after_signal,
@@ -250,7 +251,7 @@ class Execution:
         if record.kind not in FITTING.get(op.kind, ()) or record.name != op.name:
             raise Diverged(record.path, described(record), f"{op.kind} {op.name!r}")
         # What failed while its branch was being cancelled got no retries, so it counts as cut.
-        cut = op.state is OpState.SETTLING and record.kind not in _SUCCEEDED
+        cut = op.state is OpState.SETTLING and record.kind not in SUCCEEDED
         self.delivered.append((record.seq, op.opened_after, cut))
         if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
             self.other_arguments.append(op)

@@ -22,7 +22,7 @@ from stepwell_runtime.fitting import fits
 
 _STEP_KINDS = frozenset((RecordKind.STEP_OK, RecordKind.STEP_FAILED, RecordKind.STEP_CUT))
 _CHILD_KINDS = frozenset((RecordKind.CHILD_OK, RecordKind.CHILD_FAILED, RecordKind.CHILD_CANCELLED))
-_SUCCEEDED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK, RecordKind.STARTED))
+SUCCEEDED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK, RecordKind.STARTED))
 FITTING: dict[str, frozenset[RecordKind]] = {
     "step": _STEP_KINDS,
     "remote": _CHILD_KINDS,
