@@ -50,7 +50,6 @@ class Job:
         self, worker: Worker, claimed: Claimed, definition: TaskDefinition | StepDefinition
     ) -> None:
         self.worker, self._claimed, self._definition = worker, claimed, definition
-        self._policy = Policy.of_run(definition, claimed.options)
         self._attempt: Attempt | None = None
         self._cancel_reason: bytes | None = None
         self._deadline_timer: Any = None
@@ -88,7 +87,7 @@ class Job:
                 )
             )
             return
-        if claimed.inbox and self._is_cancelled(claimed.inbox):
+        if self._is_cancelled(claimed.inbox) and not self._must_settle:
             self._finish(Status.CANCELLED, self._cancel_reason or b"")
             return
         if claimed.deadline is not None:
@@ -106,6 +105,7 @@ class Job:
         except DecodingError as error:
             self._fail(error)
             return
+        self._policy = Policy.of_run(self._definition, claimed.options)
         path = claimed.parent_path or ""
         of_step = claimed.kind == Kind.STEP
         lasting = lasting_id(claimed.id) if of_step else claimed.id
@@ -155,6 +155,15 @@ class Job:
             isinstance(self._definition, StepDefinition) and self._definition.on_cancel == "finish"
         )
 
+    @property
+    def _must_settle(self) -> bool:
+        """Whether an earlier claim may have begun what must reach an outcome.
+
+        It has if it did not end with a failure, which was counted.
+        """
+        claimed = self._claimed
+        return not self._may_interrupt and claimed.fence - 1 > claimed.attempts
+
     def lost(self) -> None:
         if not self.ended:
             log.warning("run_lost", run=self.id, fence=self._claimed.fence)
@@ -191,9 +200,10 @@ class Job:
         elif error is None:
             self._succeed(value)
         elif isinstance(error, RetryLater):
-            self._submit(
-                Reschedule(self.run, self._claimed.fence, self.worker.clock.now() + error.delay)
-            )
+            if self._cancel_reason is not None:
+                self._finish(Status.CANCELLED, self._cancel_reason)
+                return
+            self._submit(Reschedule(self.run, self._claimed.fence, self._after(error.delay)))
         else:
             self._failed(error)
 
@@ -221,9 +231,13 @@ class Job:
             delay=round(delay, 3),
         )
         data = worker.codec.encode_error(error, self._word)
-        self._submit(
-            Reschedule(self.run, self._claimed.fence, worker.clock.now() + delay, failures, data)
-        )
+        self._submit(Reschedule(self.run, self._claimed.fence, self._after(delay), failures, data))
+
+    def _after(self, delay: float) -> float:
+        """Return when to look at the job again: at its deadline if that comes first."""
+        due = self.worker.clock.now() + delay
+        deadline = self._claimed.deadline
+        return due if deadline is None else min(due, deadline)
 
     def _fail(self, error: BaseException) -> None:
         self._finish(

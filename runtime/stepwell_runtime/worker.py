@@ -278,14 +278,14 @@ class Worker:
         if self._stopping:
             self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
             return
-        if claimed.crashes >= ALONE_FROM:
-            self._alone = claimed.run
         activation = self._live.pop(claimed.run, None)
         self._live_fences.pop(claimed.run, None)
         if claimed.live and activation is None:
             # Its coroutine was evicted while the claim was on its way, and its journal left out.
             self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
             return
+        if claimed.crashes >= ALONE_FROM:
+            self._alone = claimed.run
         if activation is not None and claimed.live:
             self.held[claimed.run] = activation
             activation.safely(activation.resume, claimed)
@@ -302,6 +302,8 @@ class Worker:
             job = self.held[claimed.run] = Job(self, claimed, definition)
             job.start()
         else:
+            if self._alone == claimed.run:
+                self._alone = None
             log.error("no_code", run=claimed.id, name=claimed.name, version=claimed.version)
             self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
 

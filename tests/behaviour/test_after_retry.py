@@ -87,3 +87,23 @@ async def test_a_retry_does_not_meet_the_late_end_of_a_remote_step_that_was_inte
         await until(job_ended)
         await run.retry()
         assert await run.result(timeout=LONG) == ("r", "ok")
+
+
+@workflow(on_failure="hold")
+async def held_without_undo() -> str:
+    return await work("x")
+
+
+async def test_a_run_that_was_let_roll_back_and_is_retried_is_held_when_it_fails_again(
+    app: Stepwell,
+) -> None:
+    async with app.worker():
+        run = await app.start(held_without_undo())
+        with pytest.raises(RunHeld):
+            await run.result(timeout=LONG)
+        await run.roll_back()
+        with pytest.raises(LookupError):
+            await run.result(timeout=LONG)
+        await run.retry()
+        with pytest.raises(RunHeld):
+            await run.result(timeout=LONG)

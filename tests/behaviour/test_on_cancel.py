@@ -9,6 +9,7 @@ import pytest
 from stepwell import (
     Cancelled,
     Retry,
+    RetryLater,
     RunCancelled,
     RunFailed,
     Stepwell,
@@ -111,6 +112,74 @@ async def test_a_step_that_was_running_finishes_after_a_restart(app: Stepwell) -
         with pytest.raises(RunCancelled):
             await run.result(timeout=LONG)
     assert stage.done == ["charge a", "charge a", "undo a"]
+
+
+@workflow
+async def holds_a_place() -> None:
+    await charge("place")
+
+
+async def test_a_step_that_was_running_finishes_after_a_restart_though_it_has_to_wait_for_a_place(
+    app: Stepwell,
+) -> None:
+    run = await app.start(charges())
+    async with app.worker(grace=0):
+        await stage.reached("a")
+    other = await app.start(holds_a_place().with_options(priority=1))
+    async with app.worker(step_concurrency=1):
+        await stage.reached("place")
+        await run.cancel()
+        stage.release("a")
+        stage.release("place")
+        await other.result(timeout=LONG)
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=LONG)
+    assert stage.done == ["charge a", "charge place", "charge a", "undo a"]
+
+
+@step(queue="far")
+async def charge_far(what: str) -> str:
+    stage.note(f"charge {what}")
+    await stage.hold(what)
+    if what == "later":
+        raise RetryLater(3600.0)
+    return what
+
+
+@workflow
+async def charges_far(what: str) -> None:
+    receipt = await charge_far(what)
+    compensate(undo(receipt))
+    await charge("b")
+
+
+async def test_a_remote_step_that_was_running_finishes_after_a_restart(app: Stepwell) -> None:
+    run = await app.start(charges_far("a"), id="run")
+    async with app.worker(queues=["default", "far"], grace=0):
+        await stage.reached("a")
+    await run.cancel()
+    async with app.worker() as worker:
+        await worker.drain()  # the run tells its remote step
+    stage.release("a")
+    async with app.worker(queues=["default", "far"]):
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=LONG)
+        assert (await app.info("run/0")).status == "completed"
+    assert stage.done == ["charge a", "charge a", "undo a"]
+
+
+async def test_a_remote_step_that_was_to_be_tried_later_ends_with_the_cancel(
+    app: Stepwell,
+) -> None:
+    async with app.worker(queues=["default", "far"]):
+        run = await app.start(charges_far("later"), id="run")
+        await stage.reached("later")
+        await run.cancel()
+        stage.release("later")
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=LONG)
+        assert (await app.info("run/0")).status == "cancelled"
+    assert set(stage.done) == {"charge later"}
 
 
 @workflow

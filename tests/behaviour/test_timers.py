@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from stepwell import (
     DeadlineExceeded,
     Retry,
+    RetryLater,
     Signal,
     SignalTimeout,
     Stepwell,
@@ -21,6 +22,7 @@ from stepwell import (
     race,
     sleep,
     step,
+    task,
     wait_for_signal,
     workflow,
 )
@@ -186,12 +188,57 @@ async def test_a_run_that_passes_its_deadline_fails_and_rolls_back(
     assert stage.done == ["finally", f"undo {where}"]
 
 
-async def test_a_deadline_that_passed_while_no_worker_was_there_is_told_at_the_first_wait(
+async def test_a_run_that_no_worker_began_by_its_deadline_fails_and_does_nothing(
     app: Stepwell,
 ) -> None:
     run = await app.start(too_slow("wait").with_options(deadline=0.01))
     await asyncio.sleep(0.02)
     async with app.worker():
+        with pytest.raises(DeadlineExceeded):
+            await run.result(timeout=LONG)
+    assert stage.done == []
+
+
+@workflow
+async def sleeps_first() -> None:
+    stage.note(now())
+    await race(sleep(0.2), wait_for_signal(go, timeout=0.2))
+
+
+@pytest.mark.parametrize("cache", [0, 1000])
+async def test_a_first_sleep_begins_when_the_run_does_however_long_it_waited_for_a_worker(
+    app: Stepwell, cache: int
+) -> None:
+    run = await app.start(sleeps_first())
+    await asyncio.sleep(0.2)
+    async with app.worker(cache=cache):
+        begun = datetime.now(UTC)
+        await run.result(timeout=LONG)
+        assert datetime.now(UTC) - begun >= timedelta(seconds=0.2)
+
+
+async def test_now_is_at_first_the_time_for_which_the_run_was_scheduled(app: Stepwell) -> None:
+    async with app.worker(cache=0):
+        run = await app.start(sleeps_first().with_options(delay=0.1))
+        await run.result(timeout=LONG)
+        info = await run.info()
+    assert len(set(stage.done)) == 1
+    assert stage.done[0] - info.created_at >= timedelta(seconds=0.09)
+
+
+@task(retry=Retry(attempts=9, delay=3600.0, max_delay=3600.0))
+async def fails_till_its_deadline(how: str) -> None:
+    if how == "fails":
+        raise LookupError
+    raise RetryLater(3600.0)
+
+
+@pytest.mark.parametrize("how", ["fails", "comes later"])
+async def test_a_task_ends_at_its_deadline_though_its_next_attempt_would_be_later(
+    app: Stepwell, how: str
+) -> None:
+    async with app.worker():
+        run = await app.enqueue(fails_till_its_deadline(how).with_options(deadline=0.1))
         with pytest.raises(DeadlineExceeded):
             await run.result(timeout=LONG)
 

@@ -29,12 +29,12 @@ from stepwell_runtime.activation._facts import Facts
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.activation._timers import Timers
-from stepwell_runtime.activation._work import ROW_KIND, Stage, Work
+from stepwell_runtime.activation._work import ROW_KIND, Stage, Work, due_from
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.branch import OpState
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
-from stepwell_runtime.errors import Diverged, WorkerCrashed
+from stepwell_runtime.errors import DeadlineExceeded, Diverged, WorkerCrashed
 from stepwell_runtime.lag import WORKFLOW_TURN, clock, workflow_blocked
 from stepwell_runtime.launch import decode_arguments
 
@@ -85,6 +85,15 @@ class Activation:
             )
             return
         worker, definition = self.worker, self.definition
+        if claimed.fence == 1 and self.timers.deadline_passed:
+            # Nothing of it has run, and nothing shall.
+            error = DeadlineExceeded(f"run {self.id!r} had not begun by its deadline")
+            data = worker.codec.encode_error(error, f"run {self.id!r}")
+            now = worker.clock.now()
+            self._give_up(
+                Finish(self.run, self.fence, Status.FAILED, data, now, 0, self.parent, clean=True)
+            )
+            return
         try:
             args, kwargs = decode_arguments(
                 worker.codec, definition, claimed.args, trusted=worker.trusts_clients
@@ -96,7 +105,7 @@ class Activation:
             lambda: definition.fn(*args, **kwargs),
             Facts(claimed),
             seed=self.seed,
-            now=claimed.created,
+            now=claimed.created if claimed.due is None else max(claimed.created, claimed.due),
             codec=worker.codec,
             context=worker.context.copy(),
         )
@@ -138,6 +147,9 @@ class Activation:
                     self.timers.deadline = None
             elif record.kind == RecordKind.ROLL_BACK:
                 self._never_hold = True
+            elif record.kind == RecordKind.REOPEN:
+                # What was ordered after a failure does not hold for one after a retry.
+                self._never_hold = execution.cancel_name is not None
             execution.deliver(record)
             if execution.stuck is not None:
                 return
@@ -371,6 +383,9 @@ class Activation:
             if work.row:
                 self.timers.note(work.due)
             else:
+                # The code knows only the time of its journal, which for a run that has waited for
+                # a worker is long past.
+                work.due = due_from(work.op, self.worker.clock.now())
                 self.open_row(work)
 
     def open_row(self, work: Work) -> None:

@@ -67,7 +67,14 @@ class LocalSteps:
         if timeout is None:
             assert isinstance(definition, StepDefinition)
             timeout = definition.timeout
-        args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
+        self.queued -= 1
+        try:
+            args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
+        except Exception as error:  # noqa: BLE001 - it may be another run's end that called here
+            work.stage = Stage.WAITING
+            worker.step_done()
+            activation.refused(error)
+            return
         scope = StepScope(
             activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
         )
@@ -79,7 +86,6 @@ class LocalSteps:
         work.attempt = Attempt(definition, args, kwargs, scope, timeout, worker.threads, ended)
         work.stage = Stage.RUNNING
         work.begun = True
-        self.queued -= 1
         self.running += 1
         work.attempt.begin(worker.loop, worker.lanes, op.branch.context)
 
@@ -115,7 +121,6 @@ class LocalSteps:
             self._failed(work, started, error, final=False)
 
     def _postpone(self, work: Work, delay: float) -> None:
-        work.begun = False
         if work.op.state is OpState.SETTLING:
             self._cut(work)
         else:
@@ -141,7 +146,7 @@ class LocalSteps:
         self._wait(work, delay)
 
     def _wait(self, work: Work, delay: float) -> None:
-        work.stage = Stage.WAITING
+        work.stage, work.begun = Stage.WAITING, False
         work.due = self._worker.clock.now() + delay
         self._activation.open_row(work)
 
@@ -179,7 +184,7 @@ class LocalSteps:
     def withdraw(self, work: Work) -> None:
         """React to the cancellation of the branch that waits for this step."""
         if work.op.state is OpState.SETTLING:
-            if work.stage is not Stage.RUNNING:
+            if not work.begun:
                 self.unqueue(work)
                 self._cut(work)
         elif work.attempt is not None:

@@ -29,6 +29,10 @@ class Timers:
         return self.earliest is not None or self.deadline is not None or self._timer is not None
 
     @property
+    def deadline_passed(self) -> bool:
+        return self.deadline is not None and self.deadline <= self._clock.now()
+
+    @property
     def next_due(self) -> float | None:
         if self.deadline is None or self.earliest is None:
             return self.earliest if self.deadline is None else self.deadline

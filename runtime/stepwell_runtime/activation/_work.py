@@ -7,6 +7,7 @@ from enum import Enum
 from stepwell_queue.contract import OpenOp
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.core.branch import CallOp, Op
+from stepwell_runtime.core.commands import SleepCommand, WaitCommand
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.policy import Policy
 
@@ -42,7 +43,7 @@ class Work:
         self.row = False
         self.failures = 0
         self.error = b""
-        self.begun = False  # an attempt has begun, in this claim or an earlier one
+        self.begun = False  # an attempt has begun, here or in an earlier claim, and has not ended
         self.attempt: Attempt | None = None
         self.child_id = ""
 
@@ -60,3 +61,13 @@ class Work:
         op = self.op
         value = self.child_id.encode() if self.child_id else self.error
         return OpenOp(op.path, ROW_KIND[op.kind], op.name, self.due, self.failures, value)
+
+
+def due_from(op: Op, now: float) -> float | None:
+    """Return when a sleep or wait that begins now is over; None = never by itself."""
+    command = op.command
+    if isinstance(command, SleepCommand):
+        return command.until if command.delay is None else now + command.delay
+    if isinstance(command, WaitCommand) and command.timeout is not None:
+        return now + command.timeout
+    return None
