@@ -22,6 +22,7 @@ from stepwell_queue import (
     StoreUnavailable,
     SystemClock,
 )
+from stepwell_queue.sqlite import group
 from stepwell_queue.sqlite.store import open_sqlite
 from tests.store.faulty import Faults, busy, io_error
 from tests.store.kit import Bench, open_bench
@@ -155,6 +156,23 @@ async def test_clients_hear_of_an_outage_while_workers_wait_it_out(
     async with asyncio.timeout(30):
         await kept
     assert await broken.store.info("refused") is None
+
+
+async def test_what_waits_for_the_disk_is_bounded_and_workers_come_first(
+    broken: Bench, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "MAX_WAITING", 1_000_000)
+    run = await broken.claimed(await broken.session(), "run")
+    faults.arm(0, io_error, times=2)
+    starts = [asyncio.create_task(broken.start(args=bytes(100_000))) for _ in range(20)]
+    await asyncio.sleep(0)
+    kept = broken.store.do(Append(run.run, 1, [broken.record(0)]))
+    answers = await asyncio.gather(*starts, return_exceptions=True)
+    refused = [answer for answer in answers if "the limit is 1000000" in str(answer)]
+    assert 5 <= len(refused) <= 15
+    async with asyncio.timeout(30):
+        await kept
+    await broken.start("after")
 
 
 async def test_closing_during_an_outage_refuses_what_is_left(path: Path, faults: Faults) -> None:

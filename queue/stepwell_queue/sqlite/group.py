@@ -33,6 +33,7 @@ Entry = tuple[AnyVerb, Done, int]
 
 _MAX_ROWS: Final = 2000
 _MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_WAITING: Final = 256 * 1024 * 1024  # bytes; workers' verbs are bounded by what they hold
 _INLINE_ROWS: Final = 512
 _INLINE_BYTES: Final = 1024 * 1024
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
@@ -71,6 +72,11 @@ class GroupCommit:
     def push(self, verb: AnyVerb, done: Done, weight: int = 0) -> None:
         if self.closed_because is not None:
             raise StoreUnavailable(self.closed_because)
+        if self._bytes > MAX_WAITING and type(verb) not in _KEPT:
+            raise StoreUnavailable(
+                f"{self._bytes} bytes wait to be committed, and the limit is {MAX_WAITING}: "
+                "await some of what was submitted before submitting more"
+            )
         self._open.append((verb, done, weight))
         self._bytes += weight
         if not (self._scheduled or self._busy or self._retry):
