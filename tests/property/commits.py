@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -53,7 +54,9 @@ def leave_lock_of_the_dead(token: str) -> None:
     path.touch()
 
 
-def remove_lock_of_the_dead(token: str) -> None:
+def remove_traces(token: str) -> None:
+    """Remove a dead lock, and the runtime folder of a file that nobody will open again."""
     path = Path(f"{token}.lock")
     path.unlink(missing_ok=True)
-    path.parent.rmdir()
+    with contextlib.suppress(OSError):  # gone, or in use after all
+        path.parent.rmdir()

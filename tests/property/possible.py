@@ -92,6 +92,8 @@ class Replay:
             assert execution.stuck is None, execution.stuck
             if seq in voided:
                 continue
+            if record.name == "resume_rollback":
+                recorded = {path for path in recorded if not path.startswith("~")}
             if record.path:
                 assert record.path not in recorded, f"{record.path} is recorded twice"
                 recorded.add(record.path)
@@ -165,11 +167,11 @@ class Replay:
 
     def _child_that_ended(self, kind: RecordKind, record: Record) -> str | None:
         """A retry asks for another child at the same path."""
+        wanted = self.history.run.id, record.path, CHILD_STATUS[kind], record.value
         for id, child in self.histories.items():
-            at_path = child.run.parent_path == record.path
-            if at_path and child.run.parent_id == self.history.run.id:
-                if child.run.status == CHILD_STATUS[kind]:
-                    return id
+            run = child.run
+            if (run.parent_id, run.parent_path, run.status, run.value) == wanted:
+                return id
         return None
 
     def _check_child(self, kind: RecordKind, child_id: str, record: Record) -> None:

@@ -14,28 +14,37 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from stepwell_queue.contract import History, Record, RecordKind, Status
+from tests.property.examples import (
+    LAST_CANCEL,
+    ONE_ATTEMPT,
+    RETRIED_CHILD,
+    RETRIED_TASK,
+    STARTED_IN_A_RACE,
+)
 from tests.property.possible import Replay, is_retry, told
 from tests.property.shapes import SIGNALS, Node, local_shapes, mended_shapes, shapes
 from tests.property.world import MAIN, Life, Remains, Scenario, Send, codec, live
+from tests.replay.asked import Events
 
 SOAK = os.environ.get("STEPWELL_SOAK", "") not in ("", "0")
-# It ends whatever waits for what never comes.
-LAST_CANCEL = Send(90.25, "cancel", 0)
 
 pytestmark = [pytest.mark.blocking, pytest.mark.timeout(3600)]
 
-some = settings(
-    max_examples=500 if SOAK else 20,
-    deadline=None,
-    derandomize=not SOAK,
-    database=None,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+
+def some(few: int) -> settings:
+    """`few` examples on every change, many in the long form."""
+    return settings(
+        max_examples=500 if SOAK else few,
+        deadline=None,
+        derandomize=not SOAK,
+        database=None,
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
 
 
 @st.composite
@@ -78,11 +87,11 @@ def scratch() -> Generator[Path, None, None]:
 
 
 def outcome(record: Record) -> Any:
-    """What a record delivers, apart from its time; errors by what they say."""
+    """What a record delivers, and when; errors by what they say."""
     value: Any = record.value
     if record.kind in (RecordKind.STEP_FAILED, RecordKind.FAILURE):
         value = told(codec.decode_error(record.value))
-    return record.kind, record.path, record.name, value, record.attempt, record.digest
+    return record.kind, record.path, record.name, value, record.at, record.attempt, record.digest
 
 
 def ending(history: History) -> Any:
@@ -90,32 +99,41 @@ def ending(history: History) -> Any:
     value: Any = run.value
     if run.status == Status.FAILED:
         value = told(codec.decode_error(run.value))
-    return run.status, run.rollback, value, [outcome(record) for record in history.journal]
+    return (
+        run.status,
+        run.rollback,
+        value,
+        run.ended,
+        [outcome(record) for record in history.journal],
+    )
 
 
 def check(scenario: Scenario, life: Life) -> None:
     assert life.findings == []
     assert MAIN in life.histories
-    replayed = {}
+    stories: dict[str, list[Events]] = {}
     for id, history in life.histories.items():
         run = history.run
         assert Status(run.status).terminal, f"{id} is {run.status_name}: {run.waiting}"
         assert not history.open_ops, f"{id} has ended with {history.open_ops}"
         if run.name in ("shaped", "held") and (history.journal or run.status != Status.CANCELLED):
-            replayed[id] = [Replay(scenario, life.histories, id).check()]
-            retries = sum(map(is_retry, history.journal))
-            replayed[id] += [
-                Replay(scenario, life.histories, id).until(retry) for retry in range(retries)
-            ]
+            stories[id] = replays(scenario, life.histories, id)
     for id, events in life.asked:
-        count = len(events)
-        assert any(events == whole[:count] for whole in replayed[id]), f"{id} asked otherwise"
+        known = [story[: len(events)] for story in stories[id]]
+        assert events in known, f"{id} asked for something else on replay"
     retries = sum(send.what == "retry" for send in scenario.sends)
     for attempt, count in Counter(life.executed).items():
-        assert count <= life.lives + retries, f"{attempt} was executed {count} times in {life.lives} lives"
+        assert count <= life.lives + retries, f"{attempt} was executed {count} times"
 
 
-@some
+def replays(scenario: Scenario, histories: dict[str, History], id: str) -> list[Events]:
+    """Return what the code of a run asks for: to its end, and before each retry."""
+    retries = sum(map(is_retry, histories[id].journal))
+    story = Replay(scenario, histories, id).check()
+    return [story, *(Replay(scenario, histories, id).until(retry) for retry in range(retries))]
+
+
+@some(16)
 @given(scenario=scenarios(local_shapes()))
 def test_killed_after_any_commit_a_run_of_quick_steps_ends_exactly_as_without(
     scenario: Scenario,
@@ -130,7 +148,8 @@ def test_killed_after_any_commit_a_run_of_quick_steps_ends_exactly_as_without(
             assert ending(life.histories[MAIN]) == expected, f"killed after commit {index}"
 
 
-@some
+@some(14)
+@example(scenario=STARTED_IN_A_RACE)
 @given(scenario=scenarios(shapes()))
 def test_killed_after_any_commit_a_run_ends_as_it_could_have_without(scenario: Scenario) -> None:
     with scratch() as folder:
@@ -140,7 +159,10 @@ def test_killed_after_any_commit_a_run_ends_as_it_could_have_without(scenario: S
             check(scenario, live(scenario, folder / str(index), remains))
 
 
-@some
+@some(6)
+@example(scenario=RETRIED_CHILD)
+@example(scenario=RETRIED_TASK)
+@example(scenario=ONE_ATTEMPT)
 @given(scenario=with_an_operator())
 def test_killed_after_any_commit_what_an_operator_asked_for_is_done(scenario: Scenario) -> None:
     with scratch() as folder:
@@ -150,7 +172,7 @@ def test_killed_after_any_commit_what_an_operator_asked_for_is_done(scenario: Sc
             check(scenario, live(scenario, folder / str(index), remains))
 
 
-@some
+@some(12)
 @given(scenario=scenarios(shapes()), seed=st.integers(0, 1_000_000))
 def test_killed_again_and_again_a_run_ends_as_it_could_have_without(
     scenario: Scenario, seed: int
@@ -159,7 +181,8 @@ def test_killed_again_and_again_a_run_ends_as_it_could_have_without(
     with scratch() as folder:
         remains: Remains | None = None
         for number in range(6):
-            life = live(scenario, folder / str(number), remains, keep=True)
+            down = 0.0 if remains is None else chance.choice([0.0, 0.0, 1.5, 7.0])
+            life = live(scenario, folder / str(number), remains, down=down, keep=True)
             check(scenario, life)
             if not life.remains:
                 break

@@ -26,7 +26,7 @@ from tests.property.clock import VirtualClock
 from tests.property.commits import (
     copy_database,
     leave_lock_of_the_dead,
-    remove_lock_of_the_dead,
+    remove_traces,
     watching,
 )
 from tests.property.shapes import START, Execution, Node, clock_of_worker, executions, held, shaped
@@ -99,12 +99,17 @@ class _World:
     """One life, while it lasts."""
 
     def __init__(
-        self, scenario: Scenario, folder: Path, before: Remains | None, *, keep: bool
+        self,
+        scenario: Scenario,
+        folder: Path,
+        before: Remains | None,
+        *,
+        down: float,
+        keep: bool,
     ) -> None:
         self.scenario, self.folder, self.keep = scenario, folder, keep
         self.lives = 1 if before is None else before.lives + 1
-        self.began = START if before is None else before.now
-        self.clock = VirtualClock(self.began)
+        self.clock = VirtualClock(START if before is None else before.now + down)
         self.database = folder / f"life-{self.lives}.db"
         self.executed = [] if before is None else list(before.executed)
         self.remains: list[Remains] = []
@@ -166,7 +171,7 @@ class _World:
         )
 
     def _send(self, store: SqliteStore, engine: Engine) -> list[asyncio.Task[None]]:
-        """Say what is not certain to have been said: a sender repeats what was not acknowledged."""
+        """Say all that is ever said: whoever is not sure to have been heard says it again."""
         tasks: list[asyncio.Task[None]] = []
 
         async def begin() -> None:
@@ -186,9 +191,8 @@ class _World:
                     await store.do(SendSignal(MAIN, uid, send.what, value, now))
 
         def at(when: float, action: Callable[[], Coroutine[object, object, None]]) -> None:
-            if when >= self.began:
-                loop = asyncio.get_running_loop()
-                self.clock.call_at(when, lambda: tasks.append(loop.create_task(action())))
+            loop = asyncio.get_running_loop()
+            self.clock.call_at(when, lambda: tasks.append(loop.create_task(action())))
 
         at(START, begin)
         for index, send in enumerate(self.scenario.sends):
@@ -207,19 +211,25 @@ class _World:
 
 
 def live(
-    scenario: Scenario, folder: Path, before: Remains | None = None, *, keep: bool = False
+    scenario: Scenario,
+    folder: Path,
+    before: Remains | None = None,
+    *,
+    down: float = 0.0,
+    keep: bool = False,
 ) -> Life:
     """Live from nothing, or from what is left of another life, until nothing moves any more.
 
-    `keep`: keep what each commit would have left behind.
+    `down`: seconds between the kill and this life. `keep`: keep what each commit would have left.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    world = _World(scenario, folder, before, keep=keep)
+    world = _World(scenario, folder, before, down=down, keep=keep)
     if before is not None:
         copy_database(before.database, world.database)
         leave_lock_of_the_dead(before.token)
     with patch.object(_activation, "Execution", Watched), patch.object(Watched, "everything", []):
         life = virtual.run(world.clock, world.live)
+    remove_traces(world.token)
     if before is not None:
-        remove_lock_of_the_dead(before.token)
+        remove_traces(before.token)
     return life

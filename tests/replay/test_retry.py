@@ -151,3 +151,11 @@ def test_a_cancelled_run_has_nothing_to_void(drive: Drive) -> None:
     run.is_cut("0")
     assert isinstance(run.error, Cancelled)
     assert run.execution.retry_voids() == []
+
+
+def test_what_failed_while_it_was_let_end_is_done_anew(drive: Drive) -> None:
+    run = drive(at_once)
+    run.execution.take_opened()
+    run.raises("0.0.0", ValueError("no"))
+    run.raises("0.1.0", ValueError("one attempt only"))
+    assert run.execution.retry_voids() == [0, 1]
