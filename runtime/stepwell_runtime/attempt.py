@@ -183,7 +183,7 @@ class _InContext:
 
     def _turn_over(self, begun: float) -> None:
         seconds = clock() - begun
-        if seconds > STEP_TURN:
+        if seconds > STEP_TURN and self._scope.cancel_event is None:  # not in a thread
             step_blocked(self._scope, seconds)
 
 

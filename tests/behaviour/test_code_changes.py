@@ -221,7 +221,7 @@ async def test_a_stuck_run_can_be_cancelled_once_its_code_fits(app: Stepwell) ->
 async def original_with_more() -> str:
     """Code that only does something else after the point that was reached."""
     compensate(undo())
-    note = []
+    note: list[str] = []
     await a()
     note.append("local")
     await b()

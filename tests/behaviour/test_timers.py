@@ -260,7 +260,7 @@ async def test_the_deadline_of_a_child_is_an_error_that_its_parent_can_catch(app
 
 @workflow
 async def times_out_twice() -> list[str]:
-    outcomes = []
+    outcomes: list[str] = []
     for timeout in (0.01, timedelta(milliseconds=10)):
         try:
             await wait_for_signal(go, timeout=timeout)
