@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
@@ -29,36 +29,24 @@ from stepwell_queue.sqlite.beat import Beat
 from stepwell_queue.sqlite.checkpoint import Checkpointer
 from stepwell_queue.sqlite.connection import Connect, Durability, connect
 from stepwell_queue.sqlite.doctor import examine
+from stepwell_queue.sqlite.files import Files, open_files
 from stepwell_queue.sqlite.group import GroupCommit
 from stepwell_queue.sqlite.hub import Hub
-from stepwell_queue.sqlite.machine import boot_id
 from stepwell_queue.sqlite.neighbours import Neighbours
-from stepwell_queue.sqlite.presence import Presence, folder_of, is_held
+from stepwell_queue.sqlite.presence import is_held
 from stepwell_queue.sqlite.reads import Reads
-from stepwell_queue.sqlite.schema import prepare
 from stepwell_queue.sqlite.session import SqliteSession
-from stepwell_queue.sqlite.turn import Turn
-from stepwell_queue.sqlite.tx import Context, Effects, SessionState, Target
+from stepwell_queue.sqlite.tx import Effects, SessionState, Target
 from stepwell_queue.sqlite.verbs_worker import Register, Release, Sweep, worker_row
-from stepwell_queue.sqlite.writer import Writer
 
 R = TypeVar("R")
 _BEAT_WAIT = 5.0  # seconds that a beat waits for the write lock
 
 
-class _Files(NamedTuple):
-    """What is opened off the loop."""
-
-    presence: Presence
-    turn: Turn
-    context: Context
-    writer: Writer
-
-
 class SqliteStore:
     """Implements `Store` on one file."""
 
-    def __init__(self, path: Path, durability: Durability, files: _Files) -> None:
+    def __init__(self, path: Path, durability: Durability, files: Files) -> None:
         self._presence, self._turn, self._context, self._writer = files
         self._loop = asyncio.get_running_loop()
         # not the loop's own pool: user code may fill that, and a dead worker would wait
@@ -249,42 +237,6 @@ def _settle(answer: asyncio.Future[R], result: object) -> None:
         answer.set_result(cast("R", result))
 
 
-def _open_files(
-    path: Path, durability: Durability, clock: Clock, ids: Ids, lease: float, factory: Connect
-) -> _Files:
-    turn = Turn(path)
-    try:
-        with turn.taken(True):  # one process at a time makes or migrates the file
-            first = prepare(path, durability)
-            try:
-                return _claim_files(path, durability, clock, ids, lease, factory, turn)
-            finally:
-                first.close()
-    except BaseException:
-        turn.close()
-        raise
-
-
-def _claim_files(
-    path: Path,
-    durability: Durability,
-    clock: Clock,
-    ids: Ids,
-    lease: float,
-    factory: Connect,
-    turn: Turn,
-) -> _Files:
-    presence = Presence(folder_of(path), ids.nonce())
-    presence.register()
-    try:
-        context = Context(clock, boot_id(), presence.token, lease)
-        writer = Writer(partial(connect, path, durability, factory=factory), context, turn)
-    except BaseException:
-        presence.unregister()
-        raise
-    return _Files(presence, turn, context, writer)
-
-
 async def open_sqlite(
     path: Path,
     *,
@@ -296,7 +248,7 @@ async def open_sqlite(
 ) -> SqliteStore:
     """`factory` makes the writing connection; a test may put a faulty one here."""
     path = await asyncio.to_thread(path.absolute)
-    files = await asyncio.to_thread(_open_files, path, durability, clock, ids, lease, factory)
+    files = await asyncio.to_thread(open_files, path, durability, clock, ids, lease, factory)
     store = SqliteStore(path, durability, files)
     await store.join()
     return store
