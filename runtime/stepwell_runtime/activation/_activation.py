@@ -29,7 +29,7 @@ from stepwell_runtime.activation._facts import Facts
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.activation._timers import Timers
-from stepwell_runtime.activation._work import ROW_KIND, Stage, Work, due_from
+from stepwell_runtime.activation._work import LARGE_WRITE, ROW_KIND, Stage, Work, due_from
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.branch import OpState
 from stepwell_runtime.core.execution import Execution
@@ -211,6 +211,7 @@ class Activation:
         records: list[Record] = []
         absorbed: list[int] = []
         phase: int | None = None
+        size = 0
         for row in rows:
             if row.id in self._seen:
                 continue
@@ -220,12 +221,21 @@ class Activation:
                 continue
             if row.kind == InboxKind.RESUME_ROLLBACK:
                 phase = Phase.ROLLING_BACK
+            if size > LARGE_WRITE:
+                self._append_absorbed(records, absorbed, phase)
+                records, absorbed, size = [], [], 0
             records.append(self._inbox_record(row))
             absorbed.append(row.id)
+            size += len(row.value)
         if records:
-            self.journal.append(
-                records, closed=[r.path for r in records if r.path], absorbed=absorbed, phase=phase
-            )
+            self._append_absorbed(records, absorbed, phase)
+
+    def _append_absorbed(
+        self, records: list[Record], absorbed: list[int], phase: int | None
+    ) -> None:
+        self.journal.append(
+            records, closed=[r.path for r in records if r.path], absorbed=absorbed, phase=phase
+        )
 
     def _inbox_record(self, row: InboxRow) -> Record:
         record, kind = self.journal.record, row.kind

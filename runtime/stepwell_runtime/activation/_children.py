@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
-from stepwell_runtime.activation._work import Stage, Work
+from stepwell_runtime.activation._work import LARGE_WRITE, Stage, Work
 from stepwell_runtime.core.branch import CallOp, OpState
 from stepwell_runtime.launch import child_id, derived_nonce, pack_arguments
 
@@ -38,14 +38,18 @@ class Children:
         assert isinstance(op, CallOp)
         row = self._row(op)
         work.child_id = row.id
-        if op.kind != "start":
-            self._activation.open_row(work)
         self.gathered.append((work, row))
 
     def withdraw(self, work: Work) -> None:
-        if work.child_id and work.op.kind != "start":
+        if work.op.kind == "start":
+            return
+        if work.row:
             self._activation.journal.cancel_child(work.child_id)
+        elif work.op.state is OpState.SETTLING:
+            self.gathered = [one for one in self.gathered if one[0] is not work]
+            self._append(work, RecordKind.CHILD_CANCELLED, b"")
         if work.op.state is OpState.ENDED:
+            self.gathered = [one for one in self.gathered if one[0] is not work]
             self._activation.forget(work)
 
     def _row(self, op: CallOp) -> NewRun:
@@ -64,19 +68,31 @@ class Children:
         )
 
     def submit(self) -> None:
+        """Store the gathered children, in several writes when their arguments are large."""
         gathered, self.gathered = self.gathered, []
+        chunk: list[tuple[Work, NewRun]] = []
+        size = 0
+        for one in gathered:
+            if size > LARGE_WRITE:
+                self._store(chunk)
+                chunk, size = [], 0
+            chunk.append(one)
+            size += len(one[1].args)
+        self._store(chunk)
+
+    def _store(self, gathered: list[tuple[Work, NewRun]]) -> None:
         rows = [("" if work.op.kind == "start" else work.op.path, row) for work, row in gathered]
+        opened = [work.open_row() for work, _ in gathered if work.op.kind != "start"]
 
         def answered(answer: Exception | None) -> None:
             if not self._activation.ended:
                 self._activation.safely(self._answered, gathered, answer)
 
-        self._activation.journal.append_children(rows, answered)
+        self._activation.journal.append_children(rows, opened, answered)
 
     def _answered(self, gathered: list[tuple[Work, NewRun]], answer: Exception | None) -> None:
         if isinstance(answer, IdConflict):
-            self.gathered = [one for one in gathered if one[1].id != answer.id] + self.gathered
-            self._refuse([work for work, row in gathered if row.id == answer.id], answer)
+            self._refused(gathered, answer)
         elif answer is not None:
             self._activation.refused(answer)
         else:
@@ -84,17 +100,23 @@ class Children:
                 if work.op.kind == "start":
                     self._append(work, RecordKind.STARTED, row.id.encode())
 
-    def _refuse(self, works: list[Work], error: IdConflict) -> None:
-        """The id is taken by another run.
+    def _refused(self, gathered: list[tuple[Work, NewRun]], error: IdConflict) -> None:
+        """An id is taken by another run: the outcome of its call, for the workflow to handle.
 
-        That is the outcome of the call, for the workflow to handle.
+        The others of the write are stored with the next one.
         """
         activation = self._activation
-        activation.journal.drop_opened({work.op.path for work in works})
         data = activation.worker.codec.encode_error(error, f"run {activation.id!r}")
-        for work in works:
+        named = [work for work, row in gathered if row.id == error.id]
+        taken = named[1:] or named  # where several want one new id, the first may have it
+        for work, row in gathered:
             work.row = False
-            self._append(work, RecordKind.CHILD_FAILED, data)
+            if work.op.state is not OpState.OPEN and work.op.kind != "start":
+                self.withdraw(work)
+            elif work in taken:
+                self._append(work, RecordKind.CHILD_FAILED, data)
+            else:
+                self.gathered.append((work, row))
 
     def _append(self, work: Work, kind: RecordKind, value: bytes) -> None:
         work.stage = Stage.RECORDED

@@ -136,25 +136,19 @@ class JournalWriter:
 
         self._store.submit(verb, answered)
 
-    def append_children(self, rows: Sequence[tuple[str, NewRun]], answered: Answered) -> None:
-        """Insert children with all gathered changes.
+    def append_children(
+        self,
+        rows: Sequence[tuple[str, NewRun]],
+        opened: Sequence[OpenOp],
+        answered: Answered,
+    ) -> None:
+        """Insert children together with their open operations.
 
-        No record rides along, so that a refusal leaves no gap in the journal.
+        No record nor other change rides along, so that a refusal leaves nothing to put right.
         """
-        opened, closed, cancels = self._take_changes()
-
-        def refusable(answer: Exception | None) -> None:
-            if answer is not None:
-                self._opened, self._closed, self._cancels = (
-                    opened + self._opened,
-                    closed + self._closed,
-                    cancels + self._cancels,
-                )
-            answered(answer)
-
-        self._counted(
-            Append(self.run, self.fence, (), closed, opened, (), rows, cancels), refusable
-        )
+        if opened:
+            self.had_rows = True
+        self._counted(Append(self.run, self.fence, (), (), opened, (), rows), answered)
 
     def drop_opened(self, paths: Collection[str]) -> None:
         """Forget rows that were gathered but must not be written."""

@@ -13,6 +13,9 @@ from stepwell_runtime.policy import Policy
 
 ROW_KIND = {"step": "retry", "sleep": "sleep", "wait": "wait", "child": "child", "remote": "remote"}
 
+LARGE_WRITE = 16 * 1024 * 1024
+"""Bytes after which what is still to be written goes into a write of its own."""
+
 
 class Stage(Enum):
     WAITING = "waiting"  # for a time, a signal, a child, or its next attempt
