@@ -62,6 +62,8 @@ class Neighbours:
                     self._executor, self._look, foreign
                 )
                 if self._closed:
+                    for fd in pids.values():
+                        os.close(fd)
                     return
                 self._note(living, pids)
                 if dead:
