@@ -15,15 +15,21 @@ def branches(what: str, given: tuple[Any, ...]) -> tuple[Awaitable[Any], ...]:
     try:
         check_branches(what, given)
     except (TypeError, ValueError):
-        for item in given:
-            if inspect.iscoroutine(item):
-                item.close()
+        drop(given)
         raise
-    finally:
-        for item in given:
-            if is_call(item):
-                item.hand_on()
+    for item in given:
+        if is_call(item):
+            item.hand_on()
     return given
+
+
+def drop(given: tuple[Any, ...]) -> None:
+    """Give up what was to be run, so that Python does not warn of it."""
+    for item in given:
+        if inspect.iscoroutine(item):
+            item.close()
+        elif is_call(item):
+            item.hand_on()
 
 
 def check_branches(what: str, given: tuple[Any, ...]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, Literal, TypeVar, overload
 
 from stepwell import _options as check
-from stepwell._arguments import branches
+from stepwell._arguments import branches, drop
 from stepwell._scopes import enter_workflow
 from stepwell_runtime.core.commands import GroupCommand
 
@@ -157,7 +157,7 @@ def parallel(
     failures are returned. Raises OutsideWorkflow.
     """
     # No `async def`: the calls must be known as handed on even if this coroutine never starts.
-    enter_workflow("parallel()", "use asyncio.gather() or a task group")
+    _enter("parallel()", "use asyncio.gather() or a task group", calls)
     chosen = branches("parallel()", calls)
     check.whole(limit, "limit", 1)
     return _parallel(GroupCommand("parallel", chosen, limit, return_exceptions))
@@ -190,7 +190,7 @@ def race(*calls: Awaitable[Any]) -> Coroutine[Any, Any, tuple[int, Any]]:
 
     Its failure is raised. Raises OutsideWorkflow.
     """
-    enter_workflow("race()", "use asyncio.wait(…, return_when=FIRST_COMPLETED)")
+    _enter("race()", "use asyncio.wait(…, return_when=FIRST_COMPLETED)", calls)
     chosen = branches("race()", calls)
     if not chosen:
         raise ValueError("race() needs at least one call or coroutine")
@@ -200,3 +200,11 @@ def race(*calls: Awaitable[Any]) -> Coroutine[Any, Any, tuple[int, Any]]:
 async def _race(command: GroupCommand) -> tuple[int, Any]:
     index, value = await command
     return index, value
+
+
+def _enter(what: str, in_step: str, calls: tuple[Any, ...]) -> None:
+    try:
+        enter_workflow(what, in_step)
+    except GeneratorExit:  # the workflow is being discarded: nobody will run its branches
+        drop(calls)
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import threading
@@ -67,10 +68,10 @@ class Attempt:
         self._loop = loop
         self._context = context.copy()
         self._context.run(current.set, self.scope)
-        if not self._definition.is_async:
+        if self._definition.is_async:
+            self._start_timer()
+        else:
             self.scope.cancel_event = threading.Event()
-        if self._timeout is not None:
-            self._timer = loop.call_later(self._timeout, self._stop, "timeout")
         lanes.run(self)
 
     def interrupt(self) -> None:
@@ -123,7 +124,8 @@ class Attempt:
             elif isinstance(error, asyncio.CancelledError) and lane.cancelling():
                 # Cancelled from outside: the loop is being closed, which is no outcome of the step.
                 # If it is not, the step has cancelled its own task.
-                self._loop.call_later(SHUTDOWN_TAKES, ended, None, error)
+                self._ended = ended
+                self._loop.call_later(SHUTDOWN_TAKES, self._cancelled_itself, error)
             else:
                 ended(value, error)
                 if error is not None:
@@ -133,6 +135,10 @@ class Attempt:
         finally:
             error = None  # its traceback holds this frame
 
+    def _cancelled_itself(self, error: BaseException) -> None:
+        ended, self._ended = self._ended, _nobody
+        ended(None, error)
+
     def _stopped(self, ended: Ended, error: BaseException | None) -> None:
         if self._why == "timeout":
             what = f"{self._definition.word} {self._definition.name!r}"
@@ -141,11 +147,23 @@ class Attempt:
 
     async def _in_thread(self) -> Any:
         call = functools.partial(self._definition.fn, *self._args, **self._kwargs)
+        if self._timeout is not None:
+            call = functools.partial(self._timed, call)
         value: Any = await anyio.to_thread.run_sync(
             call, abandon_on_cancel=True, limiter=self._limiter
         )
         # A plain function may wrap an async one without saying so.
         return await value if inspect.isawaitable(value) else value
+
+    def _timed(self, call: Callable[[], Any]) -> Any:
+        # The timeout is for what the function does, not for its wait for a thread.
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._start_timer)
+        return call()
+
+    def _start_timer(self) -> None:
+        if self._timeout is not None and self._ended is not _nobody:
+            self._timer = self._loop.call_later(self._timeout, self._stop, "timeout")
 
 
 class _InContext:

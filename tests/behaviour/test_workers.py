@@ -329,6 +329,37 @@ async def test_a_worker_of_one_place_goes_on_with_all_its_runs_after_every_resta
 
 
 @pytest.mark.blocking
+@step(timeout=0.3)
+def takes_a_while(number: int) -> int:
+    threading.Event().wait(0.2)
+    return number
+
+
+@step(timeout=0.1)
+def takes_too_long() -> None:
+    stage.hold_thread("too long")
+
+
+@workflow
+async def queues_for_a_thread() -> tuple[int, ...]:
+    return await parallel(*(takes_a_while(number) for number in range(3)))
+
+
+@workflow
+async def times_out_in_a_thread() -> None:
+    await takes_too_long()
+
+
+async def test_a_timeout_counts_what_a_thread_does_and_not_the_wait_for_it(app: Stepwell) -> None:
+    async with app.worker(threads=1):
+        run = await app.start(queues_for_a_thread())
+        assert await run.result(timeout=LONG) == (0, 1, 2)
+        late = await app.start(times_out_in_a_thread())
+        with pytest.raises(TimeoutError, match="takes_too_long"):
+            await late.result(timeout=LONG)
+        stage.release("too long")
+
+
 async def test_user_threads_that_are_all_taken_keep_nothing_else_from_going_on(
     app: Stepwell,
 ) -> None:
