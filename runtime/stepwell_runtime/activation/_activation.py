@@ -29,7 +29,7 @@ from stepwell_runtime.activation._facts import Facts
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.activation._timers import Timers
-from stepwell_runtime.activation._work import LARGE_WRITE, ROW_KIND, Stage, Work, due_from
+from stepwell_runtime.activation._work import LARGE_WRITE, ROW_KIND, Stage, Work, due_from, waiting
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.branch import OpState
 from stepwell_runtime.core.execution import Execution
@@ -46,7 +46,6 @@ _encode_seqs = msgspec.msgpack.Encoder().encode
 _decode_seqs = msgspec.msgpack.Decoder(list[int]).decode
 
 _CHILD_RECORD = {Status.COMPLETED: RecordKind.CHILD_OK, Status.FAILED: RecordKind.CHILD_FAILED}
-_NAMED_IN_WAITING = 4
 
 
 class Activation:
@@ -592,14 +591,7 @@ class Activation:
             else:
                 self.worker.parked(self)
 
-        self.journal.park(self.timers.next_due, _waiting(execution), answered)
-
-
-def _waiting(execution: Execution) -> str:
-    """Say for people what a run waits for."""
-    words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
-    ops = execution.waits_for()[:_NAMED_IN_WAITING]
-    return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops)
+        self.journal.park(self.timers.next_due, waiting(execution.waits_for()), answered)
 
 
 def _nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from stepwell_queue.contract import OpenOp
@@ -12,6 +13,7 @@ from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.policy import Policy
 
 ROW_KIND = {"step": "retry", "sleep": "sleep", "wait": "wait", "child": "child", "remote": "remote"}
+MOST_NAMED = 4
 
 LARGE_WRITE = 16 * 1024 * 1024
 """Bytes after which what is still to be written goes into a write of its own."""
@@ -74,3 +76,9 @@ def due_from(op: Op, now: float) -> float | None:
     if isinstance(command, WaitCommand) and command.timeout is not None:
         return now + command.timeout
     return None
+
+
+def waiting(ops: Sequence[Op]) -> str:
+    """Say for people what a run waits for; a few operations stand for many."""
+    words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
+    return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops[:MOST_NAMED])
