@@ -74,7 +74,12 @@ class Lanes:
                 return
             waiter = self._loop.create_future()
             self._idle.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # By what a step has left behind, perhaps just after this lane was woken to serve.
+                self.suspended()
+                raise
 
     def close(self) -> None:
         """Let idle lanes end; busy ones end with their step."""

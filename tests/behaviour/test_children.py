@@ -127,3 +127,17 @@ async def test_a_child_whose_id_is_taken_fails_alone(app: Stepwell, cache: int) 
             IdConflict.__name__,
         ]
         assert (await app.info("taken")).status == "parked"
+
+
+@workflow
+async def waits_for_a_named_child() -> None:
+    await waits_for_ever().with_options(id="child")
+
+
+async def test_a_parent_learns_which_child_was_cancelled_and_why(app: Stepwell) -> None:
+    async with app.worker() as worker:
+        run = await app.start(waits_for_a_named_child())
+        await worker.drain()
+        await app.cancel("child", reason="not needed")
+        with pytest.raises(RunCancelled, match="'child' was cancelled: not needed"):
+            await run.result(timeout=LONG)

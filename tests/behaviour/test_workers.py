@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from stepwell import Run, Signal, Stepwell, Worker, parallel, step, task, wait_for_signal, workflow
+from stepwell import (
+    Run,
+    Signal,
+    StepFailed,
+    Stepwell,
+    Worker,
+    parallel,
+    step,
+    task,
+    wait_for_signal,
+    workflow,
+)
 from tests.behaviour.stage import LONG, stage, until
 
 pytestmark = pytest.mark.anyio
@@ -435,3 +446,42 @@ async def test_a_worker_that_stops_while_it_claims_logs_no_error(tmp_path: Path)
                 async with app.worker():
                     await run.result(timeout=LONG)
     assert [entry for entry in logged if entry["log_level"] == "error"] == []
+
+
+@step
+async def leaves_a_cancel_behind(turns: int) -> None:
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def later(turns: int) -> None:
+        if turns:
+            loop.call_soon(later, turns - 1)
+        else:
+            task.cancel()
+
+    later(turns)
+
+
+@step
+async def comes_after(number: int) -> int:
+    return number
+
+
+@workflow
+async def goes_on_after_them() -> list[int]:
+    numbers: list[int] = []
+    for turns in range(1, 5):
+        await leaves_a_cancel_behind(turns)
+        try:
+            numbers.append(await comes_after(turns))
+        except StepFailed:
+            numbers.append(0)  # the cancel has met this one
+    return numbers
+
+
+async def test_a_cancel_that_a_step_leaves_behind_does_not_keep_the_worker_from_later_steps(
+    app: Stepwell,
+) -> None:
+    async with app.worker():
+        run = await app.start(goes_on_after_them())
+        assert len(await run.result(timeout=LONG)) == 4

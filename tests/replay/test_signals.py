@@ -167,3 +167,21 @@ def test_a_signal_that_does_not_fit_is_the_same_error_early_or_late(
         run.returns("0")
     assert isinstance(run.error, SerializationError)
     assert "number" in str(run.error)
+
+
+async def waits_with_a_bad_default() -> str:
+    try:
+        await wait_for_signal("go", timeout=5.0, default=object)
+    except SerializationError:
+        await a("refused")
+    return "went on"
+
+
+def test_a_default_that_cannot_be_stored_is_refused_where_the_wait_is_asked_for(
+    drive: Drive,
+) -> None:
+    run = drive(waits_with_a_bad_default)
+    assert run.open == {"1": "a"}
+    run.returns("1")
+    assert run.result == "went on"
+    assert run.replayed().events == run.events

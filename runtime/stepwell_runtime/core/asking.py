@@ -15,7 +15,7 @@ from stepwell_runtime.core.commands import (
     WaitCommand,
 )
 from stepwell_runtime.core.guard import foreign_await
-from stepwell_runtime.core.outcomes import after_signal
+from stepwell_runtime.core.outcomes import after_signal, default_of
 from stepwell_runtime.errors import DurabilityError
 from stepwell_runtime.launch import digest_of, encode_each
 
@@ -67,6 +67,7 @@ def _wait(execution: Execution, branch: Branch, command: WaitCommand, path: str)
         return None
     if command.timeout is not None:
         op.due = execution.now + command.timeout
+        default_of(execution.codec, command)  # one that cannot be stored is refused here
     signals.wait(command.name, op)
     return op
 

@@ -281,7 +281,9 @@ class Execution:
         if kind == RecordKind.CHILD_CANCELLED:
             if op.state is OpState.SETTLING:
                 return None, Cancelled()
-            return None, child_cancelled(self.codec, record, f"{self.facts.id}/{record.path}")
+            assert isinstance(op, CallOp)
+            child = op.options.id or f"{self.facts.id}/{record.path}"
+            return None, child_cancelled(self.codec, record, child)
         return None, self._noted(record, throwable(self.codec, record.value))
 
     def _register_own_undo(

@@ -71,9 +71,15 @@ def after_timer(codec: Codec, op: Op) -> Resumed:
     if not isinstance(command, WaitCommand):
         return None, None
     if command.default is not NO_DEFAULT:
-        where = f"the default of wait_for_signal({command.name!r})"
-        return codec.decode(codec.encode(command.default, where)), None
+        return codec.decode(default_of(codec, command)), None
     return None, SignalTimeout(command.name, command.timeout or 0.0)
+
+
+def default_of(codec: Codec, command: WaitCommand) -> bytes:
+    """Return the default of a wait as it would be stored. Raises SerializationError."""
+    if command.default is NO_DEFAULT:
+        return b""
+    return codec.encode(command.default, f"the default of wait_for_signal({command.name!r})")
 
 
 def after_signal(codec: Codec, op: Op, data: bytes) -> Resumed:
