@@ -29,6 +29,7 @@ from stepwell_queue.contract import (
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_runtime.activation import Activation, Work
 from stepwell_runtime.activation._steps import LocalSteps
+from stepwell_runtime.activation._work import Stage
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import (
     Definition,
@@ -344,15 +345,17 @@ class Worker:
         else:
             self._step_queue.append((steps, work))
 
-    def unwant_step(self, work: Work) -> None:
-        self._step_queue = deque(one for one in self._step_queue if one[1] is not work)
-
     def step_done(self) -> None:
+        """Give the place of a step to the next one that still wants it."""
         self._free_steps += 1
-        if self._step_queue:
+        while self._step_queue:
             steps, work = self._step_queue.popleft()
-            self._free_steps -= 1
-            steps.run(work)
+            # To look for those that were cancelled as they are would cost the square of their
+            # number; so they stay until it is their turn.
+            if work.stage is Stage.QUEUED:
+                self._free_steps -= 1
+                steps.run(work)
+                return
 
     # --- what the store says ---
 

@@ -265,15 +265,15 @@ class Activation:
     def _deliver(self, records: Sequence[Record]) -> None:
         execution = self.execution
         assert execution is not None
-        begun = clock()
         for record in records:
             if record.path:
                 self.works.pop(record.path, None)
+            begun = clock()
             execution.deliver(record)
+            self._turn_over(begun)
             if execution.stuck is None:
                 # Each delivery has its effects before the next, as it has after a crash.
                 self._follow(execution)
-        self._turn_over(begun)
 
     def _turn_over(self, begun: float) -> None:
         seconds = clock() - begun

@@ -57,7 +57,6 @@ class LocalSteps:
         if work.stage is Stage.QUEUED:
             work.stage = Stage.WAITING
             self.queued -= 1
-            self._worker.unwant_step(work)
 
     def run(self, work: Work) -> None:
         """Begin an attempt; the worker has a free place for it."""
