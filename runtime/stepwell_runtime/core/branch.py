@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import uuid
 from collections.abc import Awaitable, Coroutine
@@ -197,10 +198,7 @@ async def awaiting(awaitable: Awaitable[Any]) -> Any:
 
 
 def as_coroutine(awaitable: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
-    if isinstance(awaitable, Coroutine):
-        coroutine: Coroutine[Any, Any, Any] = awaitable
-        return coroutine
-    return awaiting(awaitable)
+    return awaitable if inspect.iscoroutine(awaitable) else awaiting(awaitable)
 
 
 def is_handling_cancel(error: BaseException | None) -> bool:
