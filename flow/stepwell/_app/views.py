@@ -233,10 +233,7 @@ def history_of(found: contract.History, codec: Codec) -> History:
         undelivered=tuple(
             (contract.InboxKind(row.kind).name.lower(), row.name) for row in found.inbox
         ),
-        audit=tuple(
-            Audit(utc(row.at), row.action, row.actor, row.reason)
-            for row in found.audit
-        ),
+        audit=tuple(Audit(utc(row.at), row.action, row.actor, row.reason) for row in found.audit),
         children=tuple(
             run_info(child, codec) for child in found.children if child.kind != Kind.STEP
         ),
