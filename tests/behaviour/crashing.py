@@ -70,6 +70,13 @@ async def deadly_once(what: str) -> str:
     return f"{what} {current_step().attempt}"
 
 
+@step(queue="far")
+async def deadly_far(what: str) -> str:
+    note(what)
+    die()
+    return what
+
+
 @task(max_crashes=2)
 async def deadly_task() -> None:
     note("deadly task")
@@ -90,6 +97,14 @@ async def catches_the_crash() -> str:
     except WorkerCrashed:
         return await work("fallback")
     return "never"
+
+
+@workflow
+async def catches_a_crash_far_away() -> str:
+    try:
+        return await deadly_far("deadly far")
+    except WorkerCrashed:
+        return await work("fallback")
 
 
 @workflow(max_crashes=2)
@@ -126,7 +141,7 @@ async def dies_after_a_signal() -> int:
 
 async def main(store: str) -> None:
     app = Stepwell(store, include=["__main__"], durability="process")
-    async with app, app.worker() as worker:
+    async with app, app.worker(queues=["default", "far"]) as worker:
         await worker.drain()
 
 

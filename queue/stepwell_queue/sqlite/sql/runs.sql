@@ -40,7 +40,7 @@ SELECT run, status, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = run
 FROM runs WHERE id = ?
 
 -- name: settle
-UPDATE runs SET status = ?, value = ?, updated = ?, worker = NULL, crashes = 0
+UPDATE runs SET status = ?, value = ?, updated = ?, worker = NULL
 WHERE run = ? AND fence = ? AND status = 2
 
 -- name: reschedule
