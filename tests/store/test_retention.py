@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from stepwell_queue import Append, Finish, OpenOp, Prune, RunFilter, Status
-from tests.store.kit import TASK, Bench
+from stepwell_queue import Append, Finish, OpenOp, Prune, RunFilter, RunNotFound, Status
+from tests.store.kit import TASK, Bench, open_bench
 
 pytestmark = pytest.mark.anyio
 
@@ -116,3 +117,18 @@ async def test_deleting_while_others_work(bench: Bench) -> None:
         *(bench.start(f"s{n}") for n in range(10)), *(prune(bench, keep=3) for _ in range(3))
     )
     assert len(await left(bench)) == 13
+
+
+async def test_waiting_in_another_process_ends_when_the_run_has_ended_and_is_deleted(
+    bench: Bench, path: Path
+) -> None:
+    run = await bench.claimed(await bench.session(), "run")
+    other = await open_bench(path)
+    waiting = asyncio.ensure_future(other.store.wait_ended("run"))
+    await other.start("newest")  # so that the wait has begun, and the run may go
+    finish = Finish(run.run, run.fence, Status.COMPLETED, b"", bench.clock.now())
+    await asyncio.gather(bench.store.do(finish), prune(bench, keep=0))
+    with pytest.raises(RunNotFound):
+        async with asyncio.timeout(10):
+            await waiting
+    await other.store.close()

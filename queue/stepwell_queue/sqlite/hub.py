@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell_queue.clock import Timer
 from stepwell_queue.contract import AnyVerb, Ended, InboxRow
+from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState
@@ -29,7 +30,7 @@ class Hub:
         self._context, self._reads, self._push = context, reads, push
         self.held: dict[int, tuple[str, int]] = {}  # run -> id, worker
         self._held_ids: dict[str, int] = {}
-        self._watched: dict[int, list[asyncio.Future[Ended]]] = {}
+        self._watched: dict[int, list[asyncio.Future[Ended | None]]] = {}  # None: it is gone
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,7 +55,7 @@ class Hub:
             self._tell(effects.told)
         if effects.rested and self._watched:
             for ended in effects.rested:
-                self._resolve(ended)
+                self._resolve(ended.run, ended)
         if effects.ready:
             self._wake(effects.ready)
         if effects.due is not None:
@@ -97,17 +98,22 @@ class Hub:
             self._timer.cancel()
             self._timer = None
 
-    def _resolve(self, ended: Ended) -> None:
-        for waiter in self._watched.pop(ended.run, ()):
+    def _resolve(self, run: int, ended: Ended | None) -> None:
+        for waiter in self._watched.pop(run, ()):
             if not waiter.done():
                 waiter.set_result(ended)
 
     async def look_again(self) -> None:
-        """Resolve the watched runs that have ended, however that came about."""
+        """Resolve the watched runs that have ended or are gone, however that came about."""
         if self._watched:
-            for info in await self._reads.infos(list(self._watched)):
-                if rests(info.status):
-                    self._resolve(Ended(info.run, info.status, info.value))
+            watched = list(self._watched)
+            found = {info.run: info for info in await self._reads.infos(watched)}
+            for run in watched:
+                info = found.get(run)
+                if info is None:
+                    self._resolve(run, None)
+                elif rests(info.status):
+                    self._resolve(run, Ended(run, info.status, info.value))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -121,7 +127,7 @@ class Hub:
             _log.warning("looking after other processes failed: %s", error)
 
     async def wait_ended(self, id: str) -> Ended:
-        waiter: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Ended | None] = asyncio.get_running_loop().create_future()
         run = self._held_ids.get(id)
 
         def looked(answer: Ended | int | Exception) -> None:
@@ -142,11 +148,14 @@ class Hub:
             # held by a worker here, so its end comes through here, too
             self._watched.setdefault(run, []).append(waiter)
         try:
-            return await waiter
+            ended = await waiter
         finally:
             self._forget(run, waiter)
+        if ended is None:
+            raise RunNotFound(id)
+        return ended
 
-    def _forget(self, run: int | None, waiter: asyncio.Future[Ended]) -> None:
+    def _forget(self, run: int | None, waiter: asyncio.Future[Ended | None]) -> None:
         waiters = None if run is None else self._watched.get(run)
         if run is not None and waiters is not None and waiter in waiters:
             waiters.remove(waiter)
