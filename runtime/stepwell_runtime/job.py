@@ -203,7 +203,12 @@ class Job:
             if self._cancel_reason is not None:
                 self._finish(Status.CANCELLED, self._cancel_reason)
                 return
-            self._submit(Reschedule(self.run, self._claimed.fence, self._after(error.delay)))
+            # The number of failures is told though it is the same: the attempt has come to an end,
+            # so crashes are counted anew.
+            claimed = self._claimed
+            self._submit(
+                Reschedule(self.run, claimed.fence, self._after(error.delay), claimed.attempts)
+            )
         else:
             self._failed(error)
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from stepwell import (
+    RetryLater,
     Signal,
     Stepwell,
     WorkerCrashed,
@@ -81,6 +82,16 @@ async def deadly_far(what: str) -> str:
 async def deadly_task() -> None:
     note("deadly task")
     die()
+
+
+@task(max_crashes=2)
+async def polls_and_dies() -> str:
+    looks = note("look")
+    if looks > 5:
+        return f"attempt {current_step().attempt}"
+    if looks % 2:
+        die()
+    raise RetryLater(0.0)
 
 
 @task

@@ -105,6 +105,15 @@ async def test_a_task_that_kills_its_worker_ends_in_the_dead_letters_and_its_nei
     assert program.deaths == program.done.count("deadly task") == 2
 
 
+async def test_a_task_that_comes_to_an_end_between_its_crashes_is_not_given_up(
+    program: Program, make_app: Callable[[], Stepwell]
+) -> None:
+    await left_to(program, make_app, crashing.polls_and_dies())
+    async with make_app() as app:
+        assert await app.get("0", crashing.polls_and_dies).result(timeout=LONG) == "attempt 1"
+    assert program.deaths == 3
+
+
 async def test_a_step_that_kills_its_worker_fails_and_its_workflow_can_catch_that(
     program: Program, make_app: Callable[[], Stepwell]
 ) -> None:

@@ -15,6 +15,7 @@ from stepwell import (
     Retry,
     RetryLater,
     RunFailed,
+    RunStuck,
     SerializationError,
     StepFailed,
     StepTimeout,
@@ -493,6 +494,58 @@ async def blocks_the_loop() -> str:
     time.sleep(0.3)  # noqa: ASYNC251 - the mistake that is tested
     await asyncio.sleep(0)
     return "blocked"
+
+
+hashes_fail: list[bool] = []
+
+
+@dataclass(frozen=True)
+class Key:
+    number: int
+
+    def __hash__(self) -> int:
+        if hashes_fail:
+            raise ZeroDivisionError
+        return self.number
+
+
+@step
+async def takes_keys(keys: set[Key]) -> int:
+    return len(keys)
+
+
+@workflow
+async def hands_keys_on() -> int:
+    return await takes_keys({Key(1)})
+
+
+@step
+async def holds_the_place() -> str:
+    await stage.hold("place")
+    return "held"
+
+
+@workflow
+async def has_the_place() -> str:
+    return await holds_the_place()
+
+
+async def test_arguments_that_cannot_be_rebuilt_trouble_no_other_run(app: Stepwell) -> None:
+    async def waits_for_the_place() -> bool:
+        return await troubled.status() == "running"
+
+    hashes_fail.clear()
+    async with app.worker(step_concurrency=1):
+        holder = await app.start(has_the_place())
+        await stage.reached("place")
+        troubled = await app.start(hands_keys_on())
+        await until(waits_for_the_place)
+        hashes_fail.append(True)
+        stage.release("place")
+        assert await holder.result(timeout=LONG) == "held"
+        with pytest.raises(RunStuck, match="takes_keys"):
+            await troubled.result(timeout=LONG)
+        assert await (await app.start(has_the_place())).result(timeout=LONG) == "held"
 
 
 @workflow
