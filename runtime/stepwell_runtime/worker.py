@@ -154,14 +154,29 @@ class Worker:
             await self._until_empty(HARD_LIMIT)
         for one in list(self.held.values()):
             one.lost()
+        await self._end()
+
+    async def abandon(self) -> None:
+        """Hand back at once, after a stop that was cut short; after a whole one, do nothing."""
+        for one in list(self.held.values()):
+            one.hand_back()
+        await self._end()
+
+    async def _end(self) -> None:
         session, self._session = self._session, None
-        await session.close()
-        for activation in self._live.values():
-            activation.discard()
-        self._live.clear()
-        self._live_fences.clear()
-        self.lanes.close()
-        await self._life.aclose()
+        try:
+            if session is not None:
+                await session.close()
+        finally:
+            # Whatever happens, no code is left to the garbage collector, which would run it.
+            for one in list(self.held.values()):
+                one.lost()
+            for activation in self._live.values():
+                activation.discard()
+            self._live.clear()
+            self._live_fences.clear()
+            self.lanes.close()
+            await self._life.aclose()
 
     async def _until_empty(self, seconds: float) -> None:
         try:

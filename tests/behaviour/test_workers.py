@@ -485,3 +485,38 @@ async def test_a_cancel_that_a_step_leaves_behind_does_not_keep_the_worker_from_
     async with app.worker():
         run = await app.start(goes_on_after_them())
         assert len(await run.result(timeout=LONG)) == 4
+
+
+@step
+async def tidied(what: str) -> None:
+    stage.note(f"tidied {what}")
+
+
+@workflow
+async def tidies_up() -> str:
+    try:
+        return await held("first")
+    finally:
+        await tidied("first")
+
+
+async def test_a_stop_that_is_cut_short_hands_back_and_runs_no_cleanup(app: Stepwell) -> None:
+    async def serve() -> None:
+        async with app.worker(grace=LONG):
+            await asyncio.Event().wait()
+
+    run = await app.start(tidies_up())
+    serving = asyncio.create_task(serve())
+    await stage.reached("first")
+    for _ in range(2):  # the first one begins the stop, the second one cuts it short
+        serving.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    gc.collect()
+    assert await run.status() == "ready"
+    assert stage.done == ["begin first"]
+    stage.release("first")
+    async with app.worker():
+        assert await run.result(timeout=LONG) == "first"
+    assert stage.done == ["begin first", "begin first", "end first", "tidied first"]

@@ -123,6 +123,7 @@ class Worker:
             await worker.stop()
         finally:
             self._worker = None
+            await worker.abandon()
 
     @property
     def _running(self) -> runtime.Worker:
