@@ -6,6 +6,7 @@ import pytest
 
 from stepwell import (
     IdConflict,
+    PayloadTooLarge,
     Retry,
     RunCancelled,
     Signal,
@@ -141,3 +142,25 @@ async def test_a_parent_learns_which_child_was_cancelled_and_why(app: Stepwell) 
         await app.cancel("child", reason="not needed")
         with pytest.raises(RunCancelled, match="'child' was cancelled: not needed"):
             await run.result(timeout=LONG)
+
+
+@workflow
+async def takes_many(*data: bytes) -> int:
+    return len(data)
+
+
+@workflow
+async def one_child_of_many_arguments() -> str:
+    try:
+        await takes_many(*(bytes(4_000_000) for _ in range(13)))
+    except PayloadTooLarge as error:
+        return str(error)
+    return ""
+
+
+async def test_a_child_whose_arguments_are_too_large_together_fails_alone(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(one_child_of_many_arguments())
+        assert "arguments of workflow 'takes_many': all together: 52," in await run.result(
+            timeout=LONG
+        )

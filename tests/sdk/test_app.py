@@ -125,6 +125,7 @@ async def test_another_platform_is_refused_when_opening(
         ({"store": 5}, TypeError, "a path or a URL"),
         ({"durability": "some"}, ValueError, "'full' or 'process'"),
         ({"max_value_size": 5}, ValueError, "from 1024"),
+        ({"max_value_size": 2**26}, ValueError, "to 33554432"),
         ({"lifespan": 5}, TypeError, "async context manager"),
         ({"retention": 5}, TypeError, "Retention"),
         ({"include": "shop"}, TypeError, "list of modules"),

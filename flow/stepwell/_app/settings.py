@@ -45,6 +45,10 @@ class Retention:
         return check.span(self.age, "age")
 
 
+# Half of what one write to the store takes: a result, and what is written along with it.
+LARGEST_VALUE = 32 * 1024 * 1024
+
+
 @dataclass(frozen=True)
 class Settings:
     store: str | Path
@@ -59,7 +63,7 @@ class Settings:
         if not isinstance(store, (str, Path)) or not str(store):
             raise TypeError(f"a store is a path or a URL, such as 'orders.db', not {store!r}")
         check.one_of(self.durability, "durability", ("full", "process"))
-        check.whole(self.max_value_size, "max_value_size", 1024, 2**30)
+        check.whole(self.max_value_size, "max_value_size", 1024, LARGEST_VALUE)
         if self.lifespan is not None and not callable(self.lifespan):
             raise TypeError(
                 "lifespan= takes a function of the app that returns an async context manager, "

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import LARGE_WRITE, Stage, Work
+from stepwell_runtime.codec import PayloadTooLarge
 from stepwell_runtime.core.branch import CallOp, OpState
 from stepwell_runtime.launch import child_id, derived_nonce, pack_arguments
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
+
+LARGEST_ARGUMENTS = 48 * 1024 * 1024
+"""Bytes that the arguments of one child may have; a write takes little more."""
 
 
 class Children:
@@ -37,6 +41,10 @@ class Children:
             return
         assert isinstance(op, CallOp)
         row = self._row(op)
+        if len(row.args) > LARGEST_ARGUMENTS:
+            where, size = op.definition.its_arguments, len(row.args)
+            self._fail(work, PayloadTooLarge(where, "all together", size, LARGEST_ARGUMENTS))
+            return
         work.child_id = row.id
         self.gathered.append((work, row))
 
@@ -105,8 +113,6 @@ class Children:
 
         The others of the write are stored with the next one.
         """
-        activation = self._activation
-        data = activation.worker.codec.encode_error(error, f"run {activation.id!r}")
         named = [work for work, row in gathered if row.id == error.id]
         taken = named[1:] or named  # where several want one new id, the first may have it
         for work, row in gathered:
@@ -114,9 +120,14 @@ class Children:
             if work.op.state is not OpState.OPEN and work.op.kind != "start":
                 self.withdraw(work)
             elif work in taken:
-                self._append(work, RecordKind.CHILD_FAILED, data)
+                self._fail(work, error)
             else:
                 self.gathered.append((work, row))
+
+    def _fail(self, work: Work, error: Exception) -> None:
+        activation = self._activation
+        data = activation.worker.codec.encode_error(error, f"run {activation.id!r}")
+        self._append(work, RecordKind.CHILD_FAILED, data)
 
     def _append(self, work: Work, kind: RecordKind, value: bytes) -> None:
         work.stage = Stage.RECORDED

@@ -104,7 +104,10 @@ class LocalSteps:
             except SerializationError as refused:
                 error = refused
             else:
-                self._record(work, RecordKind.STEP_OK, data, started)
+                try:
+                    self._record(work, RecordKind.STEP_OK, data, started)
+                except Exception as broken:  # noqa: BLE001 - nobody above could tell the run
+                    self._activation.refused(broken)
                 return
         self._activation.safely(self._take_failure, work, started, error)
 
