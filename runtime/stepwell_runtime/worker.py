@@ -248,7 +248,8 @@ class Worker:
     def _claimed(self, answer: ClaimResult | Exception) -> None:
         self._claiming = False
         if isinstance(answer, Exception):
-            log.error("claim_failed", error=str(answer))
+            if self._session is not None:
+                log.error("claim_failed", error=str(answer))
         else:
             self._hungry = self._hungry or answer.more
             self._alone_waits = answer.alone_waiting
