@@ -229,6 +229,10 @@ async def _child(node: Node, trace: Trace) -> Any:
     return await shaped(node["node"])
 
 
+async def _held_child(node: Node, trace: Trace) -> Any:
+    return await held(node["node"])
+
+
 async def _detached(node: Node, trace: Trace) -> Any:
     child = await start(shaped(node["node"]))
     between = await perform(node["between"], trace)
@@ -255,6 +259,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
     "undo": _undo,
     "chance": _chance,
     "child": _child,
+    "held child": _held_child,
     "detached": _detached,
     "note": _step(lambda node: note(node["label"])),
     "plain": _step(lambda node: plain(node["label"])),
@@ -340,9 +345,10 @@ def _slow_leaves() -> list[st.SearchStrategy[Node]]:
 
 
 def mended_shapes() -> st.SearchStrategy[Node]:
-    """Shapes of one run in which steps and undos fail until they are mended."""
+    """Shapes in which steps and undos fail until they are mended, and children wait for that."""
     mends = of_kind("mended", label=LABELS, at=MENDED_FROM)
-    leaves = st.one_of([*_leaves(endless=True), *_slow_leaves(), mends, mends, mends])
+    child = of_kind("held child", node=_tree(endless=True))
+    leaves = st.one_of([*_leaves(endless=True), *_slow_leaves(), mends, mends, mends, child])
     return st.recursive(leaves, lambda nodes: st.one_of(_inner(nodes)), max_leaves=8)
 
 

@@ -110,6 +110,7 @@ def ending(history: History) -> Any:
 
 def check(scenario: Scenario, life: Life) -> None:
     assert life.findings == []
+    assert life.complaints == []
     assert MAIN in life.histories
     stories: dict[str, list[Events]] = {}
     for id, history in life.histories.items():

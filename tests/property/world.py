@@ -29,6 +29,7 @@ from tests.property.commits import (
     remove_traces,
     watching,
 )
+from tests.property.logs import errors_noted
 from tests.property.shapes import START, Execution, Node, clock_of_worker, executions, held, shaped
 from tests.replay.asked import Events, Watched
 
@@ -79,6 +80,7 @@ class Life:
     remains: list[Remains]
     executed: list[Execution]  # in all lives so far
     asked: list[tuple[str, Events]]  # by run id, for each time that its code was begun
+    complaints: list[object]  # what was logged as an error
     lives: int
 
 
@@ -113,6 +115,7 @@ class _World:
         self.database = folder / f"life-{self.lives}.db"
         self.executed = [] if before is None else list(before.executed)
         self.remains: list[Remains] = []
+        self.complaints: list[object] = []
         self.token = ""
 
     def committed(self) -> None:
@@ -139,10 +142,12 @@ class _World:
             await worker.start()
             engine.attach(worker)
 
-            def in_threads() -> bool:
-                return store._group._busy or worker.threads.borrowed_tokens > 0
+            def busy() -> bool:
+                group = store._group
+                writing = group._busy or group._scheduled or group._retry is not None
+                return writing or worker.threads.borrowed_tokens > 0
 
-            self.clock.busy = in_threads
+            self.clock.busy = busy
             sending = self._send(store, engine)
             await self.clock.rest()
             await asyncio.gather(*sending)
@@ -206,8 +211,15 @@ class _World:
             assert history is not None
             histories[run.id] = history
         findings = await store.doctor()
-        asked = Watched.everything
-        return Life(histories, findings, self.remains, self.executed, asked, self.lives)
+        return Life(
+            histories,
+            findings,
+            self.remains,
+            self.executed,
+            Watched.everything,
+            self.complaints,
+            self.lives,
+        )
 
 
 def live(
@@ -227,7 +239,11 @@ def live(
     if before is not None:
         copy_database(before.database, world.database)
         leave_lock_of_the_dead(before.token)
-    with patch.object(_activation, "Execution", Watched), patch.object(Watched, "everything", []):
+    with (
+        patch.object(_activation, "Execution", Watched),
+        patch.object(Watched, "everything", []),
+        errors_noted(world.complaints),
+    ):
         life = virtual.run(world.clock, world.live)
     remove_traces(world.token)
     if before is not None:
