@@ -200,6 +200,23 @@ async def test_a_run_that_no_worker_began_by_its_deadline_fails_and_does_nothing
 
 
 @workflow
+async def races_sleeps() -> int:
+    return (await race(sleep(0.2), wait_for_signal(go, timeout=0.15, default=1), sleep(0.1)))[0]
+
+
+@pytest.mark.parametrize("cache", [0, 1000])
+async def test_what_was_due_first_comes_first_though_all_of_it_is_late(
+    app: Stepwell, cache: int
+) -> None:
+    async with app.worker(cache=cache) as worker:
+        run = await app.start(races_sleeps())
+        await worker.drain()
+    await asyncio.sleep(0.25)
+    async with app.worker(cache=cache):
+        assert await run.result(timeout=LONG) == 2
+
+
+@workflow
 async def sleeps_first() -> None:
     stage.note(now())
     await race(sleep(0.2), wait_for_signal(go, timeout=0.2))

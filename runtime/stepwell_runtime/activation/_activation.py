@@ -435,11 +435,16 @@ class Activation:
                 self._never_hold = True
                 self.journal.append((self.journal.record(RecordKind.CANCEL, "", "deadline"),))
         timers.earliest = None
-        for work in list(self.works.values()):
-            if work.stage is not Stage.WAITING or work.due is None:
-                continue
-            if work.due > now:
-                timers.note(work.due)
+        waiting = [
+            (work.due, work)
+            for work in self.works.values()
+            if work.stage is Stage.WAITING and work.due is not None
+        ]
+        if len(waiting) > 1:
+            waiting.sort(key=_due)  # the shorter of two sleeps ends first, however late it is
+        for due, work in waiting:
+            if due > now:
+                timers.note(due)
             elif work.op.kind == "step":
                 self.steps.queue(work)
             elif work.op.kind in ("sleep", "wait"):
@@ -592,6 +597,10 @@ class Activation:
                 self.worker.parked(self)
 
         self.journal.park(self.timers.next_due, waiting(execution.waits_for()), answered)
+
+
+def _due(waiting: tuple[float, Work]) -> float:
+    return waiting[0]
 
 
 def _nothing() -> None:
