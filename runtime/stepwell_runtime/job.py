@@ -192,6 +192,14 @@ class Job:
             self._fail(DeadlineExceeded(f"{self._word} did not end by its deadline"))
 
     def _attempt_ended(self, value: Any, error: BaseException | None) -> None:
+        try:
+            self._outcome(value, error)
+        except Exception as broken:
+            if not self.ended:
+                self._fail(broken)
+            log.exception("job_broke", run=self.id)
+
+    def _outcome(self, value: Any, error: BaseException | None) -> None:
         attempt, self._attempt = self._attempt, None
         if self.ended:
             return
@@ -226,8 +234,11 @@ class Job:
         if self._cancel_reason is not None or not self._policy.wants(error, failures):
             self._fail(error)
             return
-        worker = self.worker
+        worker, claimed = self.worker, self._claimed
         delay = self._policy.delay_after(failures, worker.chance)
+        data = worker.codec.encode_error(error, self._word)
+        self._submit(Reschedule(self.run, claimed.fence, self._after(delay), failures, data))
+        # Logged last: a processor of the user's that raises must not leave the run as it is.
         log.info(
             "job_retry",
             run=self.id,
@@ -235,8 +246,6 @@ class Job:
             failures=failures,
             delay=round(delay, 3),
         )
-        data = worker.codec.encode_error(error, self._word)
-        self._submit(Reschedule(self.run, self._claimed.fence, self._after(delay), failures, data))
 
     def _after(self, delay: float) -> float:
         """Return when to look at the job again: at its deadline if that comes first."""
@@ -268,7 +277,10 @@ class Job:
                 log.error("job_not_released", run=self.id, error=str(answer))
             self.worker.released(self)
 
-        self.worker.store.submit(verb, done)
+        try:
+            self.worker.store.submit(verb, done)
+        except Exception as refused:  # noqa: BLE001 - its place must not stay taken
+            done(refused)
 
     def _end(self) -> None:
         self.ended = True

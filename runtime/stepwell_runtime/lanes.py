@@ -57,6 +57,14 @@ class Lanes:
         task.add_done_callback(self._tasks.discard)
 
     async def _lane(self) -> None:
+        try:
+            await self._serve()
+        finally:
+            # However it ends, by a cancel that a step has left behind or by a log that raises:
+            # perhaps it had just been woken to serve.
+            self.suspended()
+
+    async def _serve(self) -> None:
         queue = self._queue
         task = asyncio.current_task()
         assert task is not None
@@ -67,19 +75,13 @@ class Lanes:
                 except Exception:
                     log.exception("attempt_broke")
                 if task.cancelling():
-                    self.suspended()
                     return
             self._serving = False
             if self._closed or len(self._idle) >= MOST_IDLE:
                 return
             waiter = self._loop.create_future()
             self._idle.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                # By what a step has left behind, perhaps just after this lane was woken to serve.
-                self.suspended()
-                raise
+            await waiter
 
     def close(self) -> None:
         """Let idle lanes end; busy ones end with their step."""

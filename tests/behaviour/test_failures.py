@@ -9,7 +9,10 @@ import time
 from dataclasses import dataclass
 
 import pytest
+import structlog
+from structlog import DropEvent
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from stepwell import (
     Retry,
@@ -494,6 +497,33 @@ async def blocks_the_loop() -> str:
     time.sleep(0.3)  # noqa: ASYNC251 - the mistake that is tested
     await asyncio.sleep(0)
     return "blocked"
+
+
+@task(retry=Retry(attempts=3, delay=0.0))
+async def succeeds_at_last() -> int:
+    if current_step().attempt < 3:
+        raise LookupError
+    return current_step().attempt
+
+
+def refuse_retries(logger: object, method: str, event: EventDict) -> EventDict:
+    if event["event"] in ("job_retry", "job_broke", "attempt_broke"):
+        raise ZeroDivisionError
+    raise DropEvent
+
+
+async def test_a_log_that_raises_loses_no_task_and_no_place(app: Stepwell) -> None:
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[refuse_retries])
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # it tells of the lane that has died
+    try:
+        async with app.worker(concurrency=1):
+            for _ in range(2):
+                run = await app.enqueue(succeeds_at_last())
+                assert await run.result(timeout=LONG) == 3
+    finally:
+        structlog.configure(processors=before)
 
 
 hashes_fail: list[bool] = []
