@@ -164,7 +164,7 @@ async def test_a_cancel_a_deadline_and_a_failure_roll_back_in_the_same_way(app: 
         await cancelled.cancel()
         with pytest.raises(RunCancelled):
             await cancelled.result(timeout=LONG)
-        late = await app.start(waits_between().with_options(deadline=0.05))
+        late = await app.start(waits_between().with_options(deadline=1.0))
         with pytest.raises(DeadlineExceeded):
             await late.result(timeout=LONG)
         failed = await app.start(exhausts_retries())
