@@ -306,12 +306,30 @@ def _leaves(*, endless: bool) -> list[st.SearchStrategy[Node]]:
 
 
 # A cancel does not reach what is asked for while it is handled.
-_CLEANUP = st.one_of(
+_TIDY = st.one_of(
     of_kind("note", label=LABELS),
     of_kind("flaky", label=LABELS, failures=st.just(1)),
     of_kind("broken", label=LABELS),
     of_kind("sleep", seconds=SECONDS),
     of_kind("wait", signal=st.sampled_from(SIGNALS), timeout=SECONDS),
+)
+
+# What runs beside it in the cleanup is cancelled when it ends (race), or when it fails (parallel).
+_CLEANUP = st.one_of(
+    _TIDY,
+    of_kind(
+        "race",
+        nodes=st.tuples(
+            _TIDY,
+            st.one_of(_TIDY, of_kind("wait", signal=st.sampled_from(SIGNALS), timeout=st.none())),
+        ).map(list),
+    ),
+    of_kind(
+        "parallel",
+        nodes=st.lists(_TIDY, min_size=2, max_size=3),
+        limit=st.one_of(st.none(), st.integers(1, 2)),
+        return_exceptions=st.booleans(),
+    ),
 )
 
 
