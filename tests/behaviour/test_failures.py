@@ -273,7 +273,7 @@ async def catches_with_a_lock() -> list[str]:
     return seen
 
 
-@step(timeout=0.05, retry=Retry(attempts=2, delay=0.0))
+@step(timeout=0.3, retry=Retry(attempts=2, delay=0.0))
 async def late_once() -> str:
     attempt = current_step().attempt
     stage.note(f"begin {attempt}")
@@ -299,7 +299,7 @@ async def test_an_async_step_is_cancelled_and_awaited_before_it_is_tried_again(
     assert stage.done == ["begin 1", "cleaned up", "begin 2"]
 
 
-@step(timeout=0.05, retry=Retry(attempts=2, delay=0.0))
+@step(timeout=0.3, retry=Retry(attempts=2, delay=0.0))
 def late_once_in_thread() -> str:
     attempt = current_step().attempt
     if attempt == 1:
@@ -381,7 +381,7 @@ async def test_a_result_returned_after_the_timeout_does_not_count(app: Stepwell)
         assert await (await app.start(awaits_ignorant())).result(timeout=LONG) == "timed out"
 
 
-@task(timeout=0.02, retry=Retry(attempts=2, delay=0.0))
+@task(timeout=0.3, retry=Retry(attempts=2, delay=0.0))
 async def late_task() -> str:
     stage.note(current_step().attempt)
     if current_step().attempt == 1:

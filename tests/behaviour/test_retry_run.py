@@ -295,7 +295,7 @@ async def test_a_parent_that_is_cancelled_does_not_wait_for_the_operator_of_its_
     assert stage.done == ["a", "x", "undo a", "parent"]
 
 
-@workflow(on_failure="hold", deadline=0.05)
+@workflow(on_failure="hold", deadline=0.5)
 async def held_too_late() -> None:
     compensate(undo("a"))
     await wait_for_signal(go)

@@ -155,7 +155,7 @@ async def undo(what: str) -> None:
     stage.note(f"undo {what}")
 
 
-@workflow(deadline=0.1)
+@workflow(deadline=0.5)
 async def too_slow(where: str) -> None:
     compensate(undo(where))
     try:

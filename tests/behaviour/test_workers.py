@@ -340,9 +340,9 @@ async def test_a_worker_of_one_place_goes_on_with_all_its_runs_after_every_resta
 
 
 @pytest.mark.blocking
-@step(timeout=0.3)
+@step(timeout=1.0)
 def takes_a_while(number: int) -> int:
-    threading.Event().wait(0.2)
+    threading.Event().wait(0.4)
     return number
 
 
