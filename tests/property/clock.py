@@ -44,6 +44,12 @@ class VirtualClock:
         self._at_rest = asyncio.get_running_loop().create_future()
         await self._at_rest
 
+    def give_up(self, reason: str) -> None:
+        """Have `rest` fail: there is no end to what is going on."""
+        rest, self._at_rest = self._at_rest, None
+        if rest is not None:
+            rest.set_exception(AssertionError(reason))
+
     def jump(self) -> bool:
         """Called when the loop is idle: whether anything happened."""
         rest = self._at_rest

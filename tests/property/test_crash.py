@@ -32,7 +32,7 @@ from tests.replay.asked import Events
 
 SOAK = os.environ.get("STEPWELL_SOAK", "") not in ("", "0")
 
-pytestmark = [pytest.mark.blocking, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.blocking, pytest.mark.timeout(14_400 if SOAK else 300)]
 
 
 def some(few: int) -> settings:

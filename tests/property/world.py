@@ -34,6 +34,7 @@ from tests.property.shapes import START, Execution, Node, clock_of_worker, execu
 from tests.replay.asked import Events, Watched
 
 MAIN = "main"
+MOST_COMMITS = 1000
 REQUESTS = frozenset(("retry", "roll_back", "resume_rollback"))
 KINDS = (Kind.TASK, Kind.WORKFLOW, Kind.STEP)
 codec = Codec()
@@ -117,15 +118,22 @@ class _World:
         self.remains: list[Remains] = []
         self.complaints: list[object] = []
         self.token = ""
+        self.commits = 0
+        self.loop: asyncio.AbstractEventLoop
 
     def committed(self) -> None:
-        if self.keep and self.token:
+        self.commits += 1
+        if self.commits == MOST_COMMITS:
+            reason = f"no rest after {MOST_COMMITS} commits"
+            self.loop.call_soon_threadsafe(self.clock.give_up, reason)
+        if self.keep and self.token and self.commits < MOST_COMMITS:
             copy = self.folder / f"life-{self.lives}-{len(self.remains)}.db"
             copy_database(self.database, copy)
             now, executed = self.clock.now(), tuple(self.executed)
             self.remains.append(Remains(copy, self.token, now, executed, self.lives))
 
     async def live(self) -> Life:
+        self.loop = asyncio.get_running_loop()
         store = await open_sqlite(
             self.database,
             durability="process",
