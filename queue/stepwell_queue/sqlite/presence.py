@@ -60,16 +60,25 @@ class Presence:
 
     def register(self) -> None:
         """Hold the lock from the first moment that others can see the file."""
-        fd, temporary = tempfile.mkstemp(dir=self.folder, prefix="new-")
+        fd, temporary = self._new_file()
         fcntl.flock(fd, fcntl.LOCK_EX)
         os.write(fd, str(os.getpid()).encode())
         Path(temporary).rename(f"{self.token}.lock")
         self._fd = fd
 
+    def _new_file(self) -> tuple[int, str]:
+        while True:
+            try:
+                return tempfile.mkstemp(dir=self.folder, prefix="new-")
+            except FileNotFoundError:  # the last process that was here has just left
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+
     def unregister(self) -> None:
         for path in (self.socket_path, f"{self.token}.lock"):
             with contextlib.suppress(OSError):
                 Path(path).unlink()
+        with contextlib.suppress(OSError):  # others are still here
+            self.folder.rmdir()
         self.let_go()
 
     def let_go(self) -> None:
