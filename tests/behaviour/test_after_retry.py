@@ -90,6 +90,26 @@ async def test_a_retry_does_not_meet_the_late_end_of_a_remote_step_that_was_inte
 
 
 @workflow(on_failure="hold")
+async def raises_all_that_failed() -> list[str]:
+    results = await parallel(work("x"), work("ok"), work("y"), return_exceptions=True)
+    failures = [one for one in results if isinstance(one, Exception)]
+    if failures:
+        raise ExceptionGroup("several", failures)
+    return [one for one in results if isinstance(one, str)]
+
+
+async def test_a_retry_does_all_anew_that_a_group_of_failures_is_made_of(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(raises_all_that_failed())
+        with pytest.raises(RunHeld):
+            await run.result(timeout=LONG)
+        broken.clear()
+        await run.retry()
+        assert await run.result(timeout=LONG) == ["x", "ok", "y"]
+    assert sorted(stage.done) == ["ok", "x", "x", "y", "y"]
+
+
+@workflow(on_failure="hold")
 async def held_without_undo() -> str:
     return await work("x")
 

@@ -128,16 +128,18 @@ def voids(
 ) -> list[int]:
     """Return the seqs to void so that a run goes on from what failed it.
 
-    Void are the record that brought the error, whatever was asked for after it, and what was cut.
+    Void are the records that brought the error, or what it is made of, whatever was asked for after
+    the first of them, and what was cut.
     """
     chain = causes(error)
-    first = min((seq for seq, brought in failures if id(brought) in chain), default=None)
-    if first is None:
+    guilty = {seq for seq, brought in failures if id(brought) in chain}
+    if not guilty:
         return []
+    first = min(guilty)
     return [
         seq
         for seq, opened_after, cut in delivered
-        if seq == first or opened_after > first or (cut and seq > first)
+        if seq in guilty or opened_after > first or (cut and seq > first)
     ]
 
 
