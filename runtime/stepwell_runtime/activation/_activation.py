@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -423,11 +424,8 @@ class Activation:
 
     def _fire_due(self, execution: Execution) -> None:
         timers = self.timers
-        due = timers.next_due
-        if due is None:
-            return
-        now = self.worker.clock.now()
-        if due > now:
+        due, now = timers.next_due, self.worker.clock.now()
+        if due is None or due > now:
             return
         if timers.deadline is not None and timers.deadline <= now:
             timers.deadline = None
@@ -441,7 +439,8 @@ class Activation:
             if work.stage is Stage.WAITING and work.due is not None
         ]
         if len(waiting) > 1:
-            waiting.sort(key=_due)  # the shorter of two sleeps ends first, however late it is
+            # the shorter of two sleeps ends first, however late it is
+            waiting.sort(key=itemgetter(0))
         for due, work in waiting:
             if due > now:
                 timers.note(due)
@@ -580,10 +579,7 @@ class Activation:
     def _park(self, execution: Execution) -> None:
         self._concluding = True
         self.timers.disarm()
-        if self.timers.earliest is not None:
-            # What was due first may have been cancelled since: nobody shall be woken for it.
-            dues = [work.due for work in self.works.values() if work.due is not None]
-            self.timers.earliest = min(dues, default=None)
+        self.timers.recount(work.due for work in self.works.values())
 
         def answered(answer: Any) -> None:
             self._concluding = False
@@ -597,10 +593,6 @@ class Activation:
                 self.worker.parked(self)
 
         self.journal.park(self.timers.next_due, waiting(execution.waits_for()), answered)
-
-
-def _due(waiting: tuple[float, Work]) -> float:
-    return waiting[0]
 
 
 def _nothing() -> None:

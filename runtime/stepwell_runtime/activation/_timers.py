@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from stepwell_queue.clock import Clock, Timer
 
@@ -22,6 +22,11 @@ class Timers:
     def note(self, due: float) -> None:
         if self.earliest is None or due < self.earliest:
             self.earliest = due
+
+    def recount(self, dues: Iterable[float | None]) -> None:
+        """What was due first may have been cancelled since: nobody shall be woken for it."""
+        if self.earliest is not None:
+            self.earliest = min((due for due in dues if due is not None), default=None)
 
     @property
     def active(self) -> bool:
