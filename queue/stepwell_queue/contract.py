@@ -315,8 +315,9 @@ class Append(Verb[None], frozen=True, array_like=True):
     Raises StaleFence.
 
     `closed` open operations are deleted, `opened` ones upserted, inbox rows `absorbed` are marked,
-    `children` are inserted (an existing id with the same parent is fine) with the run as parent,
-    `cancels` asks the named children to cancel.
+    `children` are inserted with the run as parent: the same id again at the same path is fine, and
+    its end, if past, is told again; any other existing id raises IdConflict. `cancels` asks the
+    named children to cancel.
     """
 
     run: int
