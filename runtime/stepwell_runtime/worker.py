@@ -158,9 +158,11 @@ class Worker:
 
     async def abandon(self) -> None:
         """Hand back at once, after a stop that was cut short; after a whole one, do nothing."""
-        for one in list(self.held.values()):
-            one.hand_back()
-        await self._end()
+        try:
+            for one in list(self.held.values()):
+                one.hand_back()
+        finally:
+            await self._end()
 
     async def _end(self) -> None:
         session, self._session = self._session, None

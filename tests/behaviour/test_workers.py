@@ -7,6 +7,7 @@ import gc
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from stepwell import (
     Signal,
     StepFailed,
     Stepwell,
+    StoreUnavailable,
     Worker,
     parallel,
     step,
@@ -519,4 +521,22 @@ async def test_a_stop_that_is_cut_short_hands_back_and_runs_no_cleanup(app: Step
     stage.release("first")
     async with app.worker():
         assert await run.result(timeout=LONG) == "first"
+    assert stage.done == ["begin first", "begin first", "end first", "tidied first"]
+
+
+async def test_a_worker_that_outlives_its_app_runs_no_cleanup(
+    make_app: Callable[[], Stepwell],
+) -> None:
+    async with make_app() as app:
+        run = await app.start(tidies_up())
+        worker = app.worker(grace=0.0)
+        await worker.__aenter__()
+        await stage.reached("first")
+    with suppress(StoreUnavailable):
+        await worker.__aexit__(None, None, None)
+    gc.collect()
+    assert stage.done == ["begin first"]
+    stage.release("first")
+    async with make_app() as again, again.worker():
+        assert await again.get(run.id).result(timeout=LONG) == "first"
     assert stage.done == ["begin first", "begin first", "end first", "tidied first"]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
     from stepwell_queue.contract import Identity
     from stepwell_runtime import worker as runtime
+    from stepwell_runtime.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Worker:
     ) -> None:
         self._app, self._options, self._serving = app, options, serving
         self._worker: runtime.Worker | None = None
+        self._engine: Engine
         self._pruning: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -99,10 +101,11 @@ class Worker:
             grace=options.grace,
             name=options.name or f"{platform.node()}:{os.getpid()}",
         )
-        worker = app.engine.worker(settings)
+        engine = app.engine
+        worker = engine.worker(settings)
         await worker.start()
-        app.engine.attach(worker)
-        self._worker = worker
+        engine.attach(worker)
+        self._worker, self._engine = worker, engine
         if app.settings.retention is not None:
             self._pruning = asyncio.create_task(keep_pruned(app, app.settings.retention))
         return self
@@ -114,7 +117,7 @@ class Worker:
         traceback: TracebackType | None,
     ) -> None:
         worker = self._running
-        self._app.engine.detach(worker)
+        self._engine.detach(worker)  # not the app's, which may be closed by now
         if self._pruning is not None:
             self._pruning.cancel()
             await asyncio.wait([self._pruning])
