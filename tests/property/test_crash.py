@@ -134,7 +134,7 @@ def replays(scenario: Scenario, histories: dict[str, History], id: str) -> list[
     return [story, *(Replay(scenario, histories, id).until(retry) for retry in range(retries))]
 
 
-@some(16)
+@some(20)
 @given(scenario=scenarios(local_shapes()))
 def test_killed_after_any_commit_a_run_of_quick_steps_ends_exactly_as_without(
     scenario: Scenario,
@@ -149,7 +149,7 @@ def test_killed_after_any_commit_a_run_of_quick_steps_ends_exactly_as_without(
             assert ending(life.histories[MAIN]) == expected, f"killed after commit {index}"
 
 
-@some(14)
+@some(20)
 @example(scenario=STARTED_IN_A_RACE)
 @given(scenario=scenarios(shapes()))
 def test_killed_after_any_commit_a_run_ends_as_it_could_have_without(scenario: Scenario) -> None:
@@ -160,7 +160,7 @@ def test_killed_after_any_commit_a_run_ends_as_it_could_have_without(scenario: S
             check(scenario, live(scenario, folder / str(index), remains))
 
 
-@some(6)
+@some(20)
 @example(scenario=RETRIED_CHILD)
 @example(scenario=RETRIED_TASK)
 @example(scenario=ONE_ATTEMPT)
@@ -173,7 +173,7 @@ def test_killed_after_any_commit_what_an_operator_asked_for_is_done(scenario: Sc
             check(scenario, live(scenario, folder / str(index), remains))
 
 
-@some(12)
+@some(20)
 @given(scenario=scenarios(shapes()), seed=st.integers(0, 1_000_000))
 def test_killed_again_and_again_a_run_ends_as_it_could_have_without(
     scenario: Scenario, seed: int
