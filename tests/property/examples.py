@@ -42,6 +42,16 @@ STARTED_IN_A_RACE = Scenario(
     (LAST_CANCEL,),
 )
 
+
+def flaky(label: str) -> Node:
+    return {"kind": "flaky", "label": label, "failures": 1}
+
+
+# Two steps were cut in the retry delay: the inner one first, though the outer was asked for first.
+CUT_IN_ORDER = Scenario(
+    group("race", flaky("a"), group("race", note("a"), flaky("a"))), (LAST_CANCEL,)
+)
+
 # A child, and a task that was cut, had ended before the retry asked for them again.
 RETRIED_CHILD = retried({"kind": "child", "node": mended(45.0)})
 RETRIED_TASK = retried(group("parallel", mended(15.0), {"kind": "job", "label": "j"}))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from stepwell_queue.contract import History, Record, RecordKind, Status
 from tests.property.examples import (
+    CUT_IN_ORDER,
     LAST_CANCEL,
     ONE_ATTEMPT,
     RETRIED_CHILD,
@@ -135,6 +136,7 @@ def replays(scenario: Scenario, histories: dict[str, History], id: str) -> list[
 
 
 @some(20)
+@example(scenario=CUT_IN_ORDER)
 @given(scenario=scenarios(local_shapes()))
 def test_killed_after_any_commit_a_run_of_quick_steps_ends_exactly_as_without(
     scenario: Scenario,

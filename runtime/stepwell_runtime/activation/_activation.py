@@ -28,7 +28,7 @@ from stepwell_queue.errors import StaleFence
 from stepwell_runtime.activation._children import Children
 from stepwell_runtime.activation._facts import Facts
 from stepwell_runtime.activation._journal import JournalWriter
-from stepwell_runtime.activation._steps import LocalSteps
+from stepwell_runtime.activation._steps import LocalSteps, in_order
 from stepwell_runtime.activation._timers import Timers
 from stepwell_runtime.activation._work import LARGE_WRITE, ROW_KIND, Stage, Work, due_from, waiting
 from stepwell_runtime.codec import DecodingError
@@ -168,7 +168,7 @@ class Activation:
                 return
         now = self.worker.clock.now()
         crashed = claimed.crashes >= self.definition.max_crashes
-        for work in list(self.works.values()):
+        for work in in_order(self.works, execution.withdrawn):
             # Whether an earlier claim has begun this step is not known; if it may have, it must
             # reach an outcome.
             work.begun = claimed.fence > 1 and (not work.row or work.due is None or work.due <= now)

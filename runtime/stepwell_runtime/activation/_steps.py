@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -10,7 +11,7 @@ from stepwell_queue.contract import RecordKind
 from stepwell_runtime.activation._work import Stage, Work
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.codec import SerializationError
-from stepwell_runtime.core.branch import CallOp, OpState
+from stepwell_runtime.core.branch import CallOp, Op, OpState
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
@@ -205,3 +206,12 @@ class LocalSteps:
         work.stage = Stage.WAITING
         self.running -= 1
         self._worker.step_done()
+
+
+def in_order(works: Mapping[str, Work], withdrawn: Iterable[Op]) -> list[Work]:
+    """Return works as a live run would come to them: what was cancelled, as it was, then the rest.
+
+    The order of records depends on it: a step that is cut has one.
+    """
+    cancelled = {op.path: works[op.path] for op in withdrawn if op.path in works}
+    return [*cancelled.values(), *(work for path, work in works.items() if path not in cancelled)]
