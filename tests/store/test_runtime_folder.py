@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -34,4 +35,13 @@ def test_who_comes_while_the_last_one_leaves_finds_a_folder(folder: Path) -> Non
     leaving.unregister()
     coming.register()
     assert [path.name for path in folder.iterdir()] == [Path(f"{coming.token}.lock").name]
+    coming.unregister()
+
+
+def test_a_socket_that_a_dead_process_left_under_the_same_name_is_removed(folder: Path) -> None:
+    coming = Presence(folder, 1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
+        dead.bind(coming.socket_path)
+    coming.register()
+    assert not Path(coming.socket_path).exists()
     coming.unregister()

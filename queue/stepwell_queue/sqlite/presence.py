@@ -65,6 +65,8 @@ class Presence:
         os.write(fd, str(os.getpid()).encode())
         Path(temporary).rename(f"{self.token}.lock")
         self._fd = fd
+        with contextlib.suppress(FileNotFoundError):  # left by a dead process of the same name
+            Path(self.socket_path).unlink()
 
     def _new_file(self) -> tuple[int, str]:
         while True:
