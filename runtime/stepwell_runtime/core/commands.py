@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Generator
 from typing import Any, Literal
 
 from stepwell_runtime.definitions import CallOptions, Definition, StepDefinition
@@ -108,9 +108,6 @@ class GroupCommand(Command):
             limit,
             return_exceptions,
         )
-
-
-CompensationCall = Callable[[Any], Awaitable[Any]]
 
 
 class JoinCommand(Command):
