@@ -552,6 +552,14 @@ class Store(Protocol):
         """Put a verb into the open batch. Raises at once if the verb is malformed or too large."""
         ...
 
+    def flush(self) -> None:
+        """Commit what is waiting now, not in the next turn of the loop.
+
+        Does nothing while a commit is on its way. The commit and its callbacks may happen inside
+        the call.
+        """
+        ...
+
     async def do(self, verb: Verb[R]) -> R:
         """Submit and wait; raises what refused it."""
         ...

@@ -81,11 +81,15 @@ class GroupCommit:
         self._bytes += weight
         if not (self._scheduled or self._busy or self._retry):
             self._scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._turn)
 
-    def _flush(self) -> None:
+    def _turn(self) -> None:
         self._scheduled = False
-        if self._busy or not self._open:
+        self.flush()
+
+    def flush(self) -> None:
+        """Commit what is waiting now; does nothing while a commit is on its way."""
+        if self._busy or self._retry or not self._open:
             return
         if self._pause(self._resume):
             self._busy = True
@@ -144,17 +148,18 @@ class GroupCommit:
         except BaseException as error:  # noqa: BLE001  whatever it was, the callers hear of it
             outcome = error
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._returned, batch, size, outcome)
-
-    def _returned(self, batch: list[Entry], size: int, outcome: Applied | BaseException) -> None:
-        self._busy = False
-        self._ended(batch, size, outcome)
+            self._loop.call_soon_threadsafe(self._ended, batch, size, outcome)
 
     def _ended(self, batch: list[Entry], size: int, outcome: Applied | BaseException) -> None:
-        if isinstance(outcome, BaseException):
-            self._failed(batch, outcome)
-        else:
-            self._committed(batch, size, *outcome)
+        self._busy = True  # until the last callback has run: a flush from within waits its turn
+        try:
+            if isinstance(outcome, BaseException):
+                self._failed(batch, outcome)
+            else:
+                self._committed(batch, size, *outcome)
+        finally:
+            self._busy = False
+            self._go_on()
 
     def _resume(self) -> None:
         self._busy = False
@@ -174,13 +179,12 @@ class GroupCommit:
             except Exception:  # noqa: BLE001  one broken callback must not silence the others
                 _log.exception("the callback of %s failed", type(verb).__name__)
         self._after(effects, len(results), size)
-        self._go_on()
 
     def _go_on(self) -> None:
         if self._open:
             if not (self._scheduled or self._busy or self._retry):
                 self._scheduled = True
-                self._loop.call_soon(self._flush)
+                self._loop.call_soon(self._turn)
         elif self._idle is not None and not self._busy and not self._idle.done():
             self._idle.set_result(None)
 
@@ -197,7 +201,6 @@ class GroupCommit:
         for verb, done, weight in batch:
             if type(verb) not in _KEPT or self.closed_because is not None:
                 self._refuse((verb, done, weight), error)
-        self._go_on()
 
     def _refuse(self, entry: Entry, cause: BaseException) -> None:
         failure = StoreUnavailable(f"the store could not commit: {cause}; nothing was changed")
@@ -217,7 +220,7 @@ class GroupCommit:
         if self._retry is not None:
             self._retry.cancel()
             self._try_again()
-        while self._open or self._busy or self._scheduled:
+        while self._open or self._busy:
             self._idle = self._loop.create_future()
             if self._retry is not None:
                 self._retry.cancel()

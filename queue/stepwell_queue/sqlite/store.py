@@ -79,6 +79,7 @@ class SqliteStore:
             pause=self._checkpointer.pause,
         )
         self.submit: Callable[..., None] = self._group.submit
+        self.flush: Callable[[], None] = self._group.flush
         self._closed = False
         self._forked = self._left_something = False
         forks.watch(self)
@@ -211,7 +212,7 @@ class SqliteStore:
 
     def after_fork(self) -> None:
         self._forked = True
-        self.submit = _refuse_in_child
+        self.submit = self.flush = _refuse_in_child
         self._group.closed_because = _FORKED
         self._presence.let_go()
         self._neighbours.let_go()

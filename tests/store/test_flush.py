@@ -1,0 +1,74 @@
+"""Committing now instead of in the next turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from stepwell_queue import Start, StoreUnavailable
+from tests.store.kit import Bench
+
+pytestmark = pytest.mark.anyio
+
+
+def ignored(answer: object) -> None:
+    """What the other submits answer is looked at."""
+
+
+async def test_what_waits_is_committed_and_answered_without_another_turn(timed: Bench) -> None:
+    answers: list[object] = []
+    timed.store.submit(Start(timed.new("first")), answers.append)
+    timed.store.submit(Start(timed.new("second")), answers.append)
+    assert answers == []
+    timed.store.flush()
+    assert [type(answer).__name__ for answer in answers] == ["Started", "Started"]
+    timed.store.flush()  # nothing waits
+    await timed.start("third")
+    assert len(answers) == 2
+
+
+async def test_a_flush_leaves_what_comes_after_it_to_the_next_turn(bench: Bench) -> None:
+    second = asyncio.Event()
+    bench.store.submit(Start(bench.new()), ignored)
+    bench.store.flush()
+    bench.store.submit(Start(bench.new()), lambda _: second.set())
+    async with asyncio.timeout(10):
+        await second.wait()
+
+
+async def test_a_flush_in_a_callback_waits_for_the_other_callbacks(bench: Bench) -> None:
+    order: list[str] = []
+    depth = 0
+    done = asyncio.Event()
+
+    def answered(name: str, _: object) -> None:
+        nonlocal depth
+        assert depth == 0, "a callback within a callback"
+        depth += 1
+        order.append(name)
+        if len(name) < 4:
+            bench.store.submit(Start(bench.new(f"{name}+")), partial(answered, f"{name}+"))
+            bench.store.flush()
+        elif len(order) == 6:
+            done.set()
+        depth -= 1
+
+    for name in ("aa", "bb"):
+        bench.store.submit(Start(bench.new(name)), partial(answered, name))
+    bench.store.flush()
+    async with asyncio.timeout(10):
+        await done.wait()
+    assert order == ["aa", "bb", "aa+", "bb+", "aa++", "bb++"]
+
+
+async def test_a_store_can_be_closed_after_a_flush(bench: Bench) -> None:
+    answers: list[object] = []
+    bench.store.submit(Start(bench.new()), answers.append)
+    bench.store.flush()
+    async with asyncio.timeout(10):
+        await bench.store.close()
+    assert len(answers) == 1
+    assert not isinstance(answers[0], StoreUnavailable)
+    bench.store.flush()
