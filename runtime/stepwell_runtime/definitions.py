@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 from stepwell_queue.contract import Identity, Kind
 from stepwell_runtime.errors import DefinitionError
@@ -139,6 +139,8 @@ def awaited_type(annotation: Any) -> Any:
 class Definition:
     """The common part of a decorated function."""
 
+    kind: ClassVar[Kind]  # each kind of definition says which
+
     fn: Callable[..., Any]
     name: str
     version: int = 1
@@ -160,14 +162,10 @@ class Definition:
     """
 
     @property
-    def kind(self) -> Kind:
-        raise NotImplementedError
-
-    @property
     def parameter_types(self) -> dict[str, Any]:
         return self._annotated()[0]
 
-    @property
+    @functools.cached_property
     def result_type(self) -> Any:
         return self._annotated()[1]
 
@@ -189,7 +187,7 @@ class Definition:
             self.types = hints, awaited_type(result)
         return self.types
 
-    @property
+    @functools.cached_property
     def word(self) -> str:
         return self.kind.name.lower()
 
@@ -224,37 +222,28 @@ class Definition:
 
 @dataclass(eq=False)
 class StepDefinition(Definition):
+    kind: ClassVar[Kind] = Kind.STEP
     retry: Retry = NO_RETRY
     timeout: float | None = None
     compensate: Callable[[Any], Any] | None = None
     on_cancel: Literal["finish", "interrupt"] = "finish"
 
-    @property
-    def kind(self) -> Kind:
-        return Kind.STEP
-
 
 @dataclass(eq=False)
 class TaskDefinition(Definition):
+    kind: ClassVar[Kind] = Kind.TASK
     retry: Retry = NO_RETRY
     timeout: float | None = None
     deadline: float | None = None
     max_crashes: int = 3
 
-    @property
-    def kind(self) -> Kind:
-        return Kind.TASK
-
 
 @dataclass(eq=False)
 class WorkflowDefinition(Definition):
+    kind: ClassVar[Kind] = Kind.WORKFLOW
     on_failure: Literal["rollback", "hold"] = "rollback"
     deadline: float | None = None
     max_crashes: int = 3
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.WORKFLOW
 
 
 class Registry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -16,8 +17,15 @@ from stepwell_runtime.codec._exceptions import (
 from stepwell_runtime.codec._hints import find_subclass, reachable, sole_class
 from stepwell_runtime.codec._plans import Plan, import_plan, is_data_class, plan_or_unreadable
 from stepwell_runtime.codec._read import PlanFor, Reader, top_ref
-from stepwell_runtime.codec._refs import plain_ref, short_name, type_name
-from stepwell_runtime.codec._write import write, write_canonical
+from stepwell_runtime.codec._refs import plain_ref, short_name, type_name, type_of
+from stepwell_runtime.codec._write import (
+    SCALARS,
+    all_scalar,
+    all_str,
+    encode_native,
+    write,
+    write_canonical,
+)
 from stepwell_runtime.codec.errors import (
     DecodingError,
     MissingClass,
@@ -39,30 +47,49 @@ class Codec:
     `max_size` is the limit per encoded value in bytes.
     """
 
+    read: Callable[[bytes], Any]
+    """`decode` of trusted data without its care: whatever it raises, `decode` then says or mends.
+
+    It is the decoder itself, in C, and another one after `register`.
+    """
+
     def __init__(self, max_size: int = 4 * 1024 * 1024) -> None:
         if max_size <= 0:
             raise ValueError(f"max_size must be a positive number of bytes, not {max_size!r}")
         self.max_size = max_size
         self._registered: dict[str, type] = {}
-        self._reader = Reader(import_plan, trusted=True)
+        self._read_with(import_plan)
         self._outside: dict[Any, Reader] = {}
 
     def register(self, cls: _C, *, formerly: tuple[str, ...] = ()) -> _C:
         """Let data from outside name this class. `formerly`: old names, as "module:qualname"."""
         for name in (f"{cls.__module__}:{cls.__qualname__}", *formerly):
             self._registered[name] = cls
-        self._reader = Reader(self._registered_or_imported, trusted=True)
+        self._read_with(self._registered_or_imported)
         self._outside.clear()
         return cls
 
-    def encode(self, value: object, where: str) -> bytes:
+    def _read_with(self, plan_for: PlanFor) -> None:
+        self._reader = Reader(plan_for, trusted=True)
+        self.read = self._reader.decode
+
+    def encode(self, value: Any, where: str) -> bytes:
         """Raises SerializationError naming `where` and the path in the value; PayloadTooLarge."""
+        kind = type_of(value)
         try:
-            data = write(value, self.max_size)
+            if kind in SCALARS or (  # the usual values, without a call
+                kind is dict and all_str(map(type, value)) and all_scalar(map(type, value.values()))
+            ):
+                try:
+                    data = encode_native(value)
+                except (OverflowError, UnicodeEncodeError):
+                    data = write(value, self.max_size)
+            else:
+                data = write(value, self.max_size)
         except Exception as error:
             raise self._refusal(error, value, where) from error
         if len(data) > self.max_size:
-            raise PayloadTooLarge(where, type_name(type(value)), len(data), self.max_size)
+            raise PayloadTooLarge(where, type_name(kind), len(data), self.max_size)
         return data
 
     def digest(self, value: object) -> bytes:

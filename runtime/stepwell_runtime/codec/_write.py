@@ -15,18 +15,18 @@ from stepwell_runtime.codec.errors import Refused, TooMany
 
 MAX_DEPTH: Final = 100
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_native = msgspec.msgpack.Encoder().encode
 _encode_sorted = msgspec.msgpack.Encoder(order="deterministic").encode
 
 Ext = msgspec.msgpack.Ext
 Handler = Callable[["Writer", Any, int], object]
 
-_SCALARS: Final = frozenset({NoneType, bool, int, float, str, bytes})
-_NATIVE: Final = frozenset({*_SCALARS, list, dict})
+SCALARS: Final = frozenset({NoneType, bool, int, float, str, bytes})
+_NATIVE: Final = frozenset({*SCALARS, list, dict})
 # Range and encodability of these are looked at only in a second pass, when msgspec has refused one.
-_CHECKED_SCALARS: Final = _SCALARS - {int, str}
-_all_str = frozenset({str}).issuperset
-_all_scalar = _SCALARS.issuperset
+_CHECKED_SCALARS: Final = SCALARS - {int, str}
+all_str = frozenset({str}).issuperset
+all_scalar = SCALARS.issuperset
 _all_native = _NATIVE.issuperset
 
 
@@ -45,12 +45,12 @@ def _is_native(value: object, limit: int) -> bool:
             items: Collection[Any] = container
             kind = type_of(container)
             if kind is dict:
-                if not _all_str(map(type, items)):
+                if not all_str(map(type, items)):
                     return False
                 items = container.values()
-            if _all_scalar(map(type, items)):
+            if all_scalar(map(type, items)):
                 continue
-            containers: list[Any] = [item for item in items if type(item) not in _SCALARS]
+            containers: list[Any] = [item for item in items if type(item) not in SCALARS]
             if not _all_native(map(type, containers)):
                 return False
             below += containers
@@ -64,25 +64,20 @@ def _is_native(value: object, limit: int) -> bool:
 
 def write(value: Any, limit: int) -> bytes:
     """Encode. Raises Refused, or TooMany past `limit` elements."""
-    kind = type_of(value)
     try:
-        if (  # the usual dict, without a call
-            kind is dict and _all_str(map(type, value)) and _all_scalar(map(type, value.values()))
-        ):
-            return _encode(value)
-        if kind in _SCALARS or _is_native(value, limit):
-            return _encode(value)
-        return _encode(Writer(limit, _SCALARS).lower(value, 0))
+        if type_of(value) in SCALARS or _is_native(value, limit):
+            return encode_native(value)
+        return encode_native(Writer(limit, SCALARS).lower(value, 0))
     except (OverflowError, UnicodeEncodeError):
-        return _encode(Writer(limit, _CHECKED_SCALARS).lower(value, 0))
+        return encode_native(Writer(limit, _CHECKED_SCALARS).lower(value, 0))
 
 
 def write_canonical(value: Any, limit: int) -> bytes:
     """Encode so that the order of dicts and sets does not show."""
     try:
-        if type(value) in _SCALARS or _is_native(value, limit):
+        if type(value) in SCALARS or _is_native(value, limit):
             return _encode_sorted(value)
-        return _encode_sorted(Writer(limit, _SCALARS, canonical=True).lower(value, 0))
+        return _encode_sorted(Writer(limit, SCALARS, canonical=True).lower(value, 0))
     except (OverflowError, UnicodeEncodeError):
         writer = Writer(limit, _CHECKED_SCALARS, canonical=True)
         return _encode_sorted(writer.lower(value, 0))
@@ -97,7 +92,7 @@ class Writer:
         self._left = limit
         self.scalars = scalars
         self.canonical = canonical
-        self.encode = _encode_sorted if canonical else _encode
+        self.encode = _encode_sorted if canonical else encode_native
 
     def lower(self, value: Any, depth: int) -> object:
         kind = type_of(value)
@@ -191,7 +186,7 @@ def _lower_list(writer: Writer, value: list[Any], depth: int) -> object:
 
 
 def _lower_dict(writer: Writer, value: dict[Any, Any], depth: int) -> object:
-    if not _all_str(map(type, value)):
+    if not all_str(map(type, value)):
         return writer.ext(tags.MAP, writer.pairs(value, depth))
     if int not in writer.scalars and any(not _is_utf8(key) for key in value):
         return writer.ext(tags.MAP, writer.pairs(value, depth))
