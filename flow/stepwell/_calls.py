@@ -16,7 +16,7 @@ from anyio import to_thread
 from typing_extensions import TypeVar
 
 from stepwell import _options as check
-from stepwell_runtime.core.commands import ChildCommand, Command, StepCommand
+from stepwell_runtime.core.commands import CallCommand, ChildCommand, Command, StepCommand
 from stepwell_runtime.definitions import (
     DEFAULT_OPTIONS,
     CallOptions,
@@ -34,11 +34,14 @@ from stepwell_runtime.scope import StepScope, WorkflowScope, current
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Call(Generic[R_co]):
-    """A decorated function bound to its arguments; nothing has run yet."""
+class Call(CallCommand, Generic[R_co]):
+    """A decorated function bound to its arguments; nothing has run yet.
+
+    Awaited in a workflow, it is itself the command that its driver gets.
+    """
 
     # `_built`: where workflow code built it (code, instruction), until it is awaited or handed on.
-    __slots__ = ("_built", "args", "definition", "kwargs", "options")
+    __slots__ = ("_built",)
 
     definition: Any  # a Definition; each kind of call says which
     word: ClassVar[str] = "call"
@@ -113,7 +116,7 @@ def line_of(code: CodeType, instruction: int) -> int:
     return code.co_firstlineno
 
 
-class StepCall(Call[R_co]):
+class StepCall(Call[R_co], StepCommand):
     """A call of a step. Awaited in a workflow it is durable, elsewhere it runs the function."""
 
     __slots__ = ()
@@ -127,9 +130,8 @@ class StepCall(Call[R_co]):
             return (yield from run_plainly(self, scope).__await__())
         if scope.closing:
             scope.refuse()
-        command = StepCommand(self.definition, self.args, self.kwargs, self.options)
-        command.handling = sys.exception()
-        result: R_co = yield command
+        self.handling = sys.exception()
+        result: R_co = yield self
         return result
 
     def with_options(
@@ -159,7 +161,7 @@ class StepCall(Call[R_co]):
         return type(self)(self.definition, self.args, self.kwargs, options)
 
 
-class TaskCall(Call[R_co]):
+class TaskCall(Call[R_co], ChildCommand):
     """A call of a task. Awaited in a workflow it is a child run, elsewhere it runs the function."""
 
     __slots__ = ()
@@ -204,7 +206,7 @@ class TaskCall(Call[R_co]):
         return type(self)(self.definition, self.args, self.kwargs, options)
 
 
-class WorkflowCall(Call[R_co]):
+class WorkflowCall(Call[R_co], ChildCommand):
     """A call of a workflow. Awaited in a workflow it is a child run; elsewhere an app starts it."""
 
     __slots__ = ()
@@ -251,9 +253,8 @@ class WorkflowCall(Call[R_co]):
 def await_child(call: Call[R_co], scope: WorkflowScope) -> Generator[Command, Any, R_co]:
     if scope.closing:
         scope.refuse()
-    command = ChildCommand(call.definition, call.args, call.kwargs, call.options)
-    command.handling = sys.exception()
-    result: R_co = yield command
+    call.handling = sys.exception()
+    result: R_co = yield call
     return result
 
 

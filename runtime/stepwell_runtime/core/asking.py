@@ -48,14 +48,12 @@ def _call(execution: Execution, branch: Branch, command: CallCommand, path: str)
         kind = "remote" if (command.options.queue or definition.queue) is not None else "step"
     else:
         kind = "start" if isinstance(command, StartCommand) else "child"
-    op = CallOp(path, kind, command, branch, execution.seq)
     try:
-        op.args = encode_each(execution.codec, definition, command.args, command.kwargs)
+        args = encode_each(execution.codec, definition, command.args, command.kwargs)
     except Exception as refused:
         refused.add_note(f"at path {path} of run {execution.facts.id!r}")
         raise
-    op.digest = digest_of(op.args)
-    return op
+    return CallOp(path, kind, command, branch, execution.seq, args, digest_of(args))
 
 
 def _wait(execution: Execution, branch: Branch, command: WaitCommand, path: str) -> Op | None:

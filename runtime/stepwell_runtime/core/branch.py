@@ -25,6 +25,10 @@ class OpState(Enum):
     ENDED = "ended"  # its outcome was delivered, or it was withdrawn: later records are ignored
 
 
+OPEN, SETTLING, ENDED = OpState
+"""The members, for code that runs at every step: to find one through its class costs much more."""
+
+
 class Op:
     """One operation that a branch waits for."""
 
@@ -44,7 +48,7 @@ class Op:
     ) -> None:
         self.path, self.kind, self.name = path, kind, name
         self.command, self.branch, self.opened_after = command, branch, opened_after
-        self.state = OpState.OPEN
+        self.state = OPEN
         self.due: float | None = None
 
 
@@ -54,13 +58,23 @@ class CallOp(Op):
     __slots__ = ("args", "definition", "digest", "options")
 
     def __init__(
-        self, path: str, kind: str, command: CallCommand, branch: Branch, opened_after: int
+        self,
+        path: str,
+        kind: str,
+        command: CallCommand,
+        branch: Branch,
+        opened_after: int,
+        args: Arguments,
+        digest: int,
     ) -> None:
-        definition = command.definition
-        super().__init__(path, kind, definition.name, command, branch, opened_after)
-        self.definition, self.options = definition, command.options
-        self.args: Arguments
-        self.digest: int
+        # Not through Op.__init__: there is one of these for each step.
+        self.path, self.kind = path, kind
+        self.command, self.branch, self.opened_after = command, branch, opened_after
+        self.state = OPEN
+        self.due = None
+        self.definition = definition = command.definition
+        self.name, self.options = definition.name, command.options
+        self.args, self.digest = args, digest
 
 
 class Branch:
@@ -70,6 +84,7 @@ class Branch:
         "_chance",
         "_uuids",
         "cancelling",
+        "closing",
         "context",
         "coroutine",
         "done",
@@ -101,8 +116,7 @@ class Branch:
         self.group, self.index, self.exempt = group, index, exempt
         self.position = 0
         self.waiting: Op | Group | None = None
-        self.cancelling = False
-        self.done = False
+        self.cancelling = self.closing = self.done = False
         self._chance: random.Random | None = None
         self._uuids: random.Random | None = None
 
@@ -110,11 +124,7 @@ class Branch:
         """Drop what holds this branch in turn, so that it goes without the garbage collector."""
         del self.execution, self.coroutine, self.context
         self.group = self.waiting = None
-
-    def next_path(self) -> str:
-        path = f"{self.prefix}{self.position}"
-        self.position += 1
-        return path
+        self.closing = True
 
     # --- the scope that user code sees ---
 
@@ -125,10 +135,6 @@ class Branch:
     @property
     def replaying(self) -> bool:
         return self.execution.replaying
-
-    @property
-    def closing(self) -> bool:
-        return self.execution.closing
 
     def refuse(self) -> None:
         self.execution.refuse()

@@ -8,35 +8,34 @@ the outcome, and delivers it.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
+from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from typing import Any
 
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.core.asking import ask
 from stepwell_runtime.core.branch import (
+    ENDED,
+    SETTLING,
     Branch,
     CallOp,
     Group,
     Op,
-    OpState,
     as_coroutine,
     is_handling_cancel,
 )
-from stepwell_runtime.core.commands import (
-    CallCommand,
-    Command,
-    GroupCommand,
-)
+from stepwell_runtime.core.cancelling import cancel_branch, refuse_cancelled
+from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
 from stepwell_runtime.core.discard import close_coroutine, finish_generator, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
-from stepwell_runtime.core.guard import GuardLoop, foreign_await
+from stepwell_runtime.core.guard import GuardLoop, foreign_await, guarded
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
 from stepwell_runtime.core.outcomes import (
     FITTING,
+    RETURNED,
     SUCCEEDED,
     Resumed,
     after_child,
@@ -57,11 +56,9 @@ from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import (
     Cancelled,
     Diverged,
-    NotDurable,
 )
 from stepwell_runtime.scope import RunFacts, current
 
-MOST_SWALLOWED = 100
 MOST_REFUSED = 100
 FAILURES_KEPT = 64
 
@@ -81,15 +78,15 @@ class Execution:
         "_failures",
         "_generators",
         "_guard",
+        "_hooks",
         "_live",
+        "_loop",
         "_main",
         "_main_outcome",
         "_ready",
         "_refused",
         "_signals",
-        "_swallowed",
         "_undo_stack",
-        "_violations",
         "closing",
         "codec",
         "delivered",
@@ -107,6 +104,7 @@ class Execution:
         "seed",
         "seq",
         "stuck",
+        "swallowed",
         "withdrawn",
         "zombies",
     )
@@ -124,14 +122,13 @@ class Execution:
         self.facts, self.seed, self.now, self.codec = facts, seed, now, codec
         self.replaying = False
         self.closing = False
-        self._violations: list[NotDurable] = []
         self.stuck: Exception | None = None
         self.outcome: Outcome | None = None
         self.rolling_back = False
         self.rolled_back = False
         self.failure = b""  # what began the rollback, as it was stored
         self.resumed = 0  # how often the rollback was resumed
-        self._undo_stack = UndoStack()
+        self._undo_stack: UndoStack | None = None
         self.ops: dict[str, Op] = {}
         self.opened: list[Op] = []
         self.withdrawn: list[Op] = []
@@ -140,7 +137,7 @@ class Execution:
         self.other_arguments: list[Op] = []  # replayed steps that were recorded with others
         self.zombies: list[object] = []
         self._ended: set[str] = set()
-        self._ready: deque[tuple[Branch, Any, BaseException | None]] = deque()
+        self._ready: deque[tuple[Branch, Any, BaseException | None]] | None = None
         self._live: dict[Branch, None] = {}
         self._signals: Signals | None = None
         self._detached: DetachedChildren | None = None
@@ -148,34 +145,42 @@ class Execution:
         self._cancel_name: str | None = None
         self._cancel_reason = b""
         self._main_outcome: Outcome | None = None
-        self._swallowed = 0
+        self.swallowed = 0
         self._refused = 0
-        self._generators: list[AsyncGenerator[Any, Any]] = []
-        self._guard = GuardLoop(self._violations)
+        self._generators: list[AsyncGenerator[Any, Any]] | None = None
+        self._guard = GuardLoop()
         self._context = context
-        self._main = self.add_branch("", main(), context, None, 0, exempt=False)
+        self._main = self._new_branch("", main(), context, None, 0, exempt=False)
+        # One thread and one loop drive all of it: what has to be put back is always the same.
+        self._loop = _get_running_loop()
+        self._hooks = get_asyncgen_hooks()
 
     # --- what the driver says ---
 
     def begin(self) -> None:
         """Run the code to its first durable operation."""
-        self._driven(self._take_turns)
+        self._drive(self._main, None, None)
 
     def deliver(self, record: Record) -> None:
         """Deliver the next journal record and run all branches until they block."""
         if self.stuck is not None:
             return
+        self.seq = record.seq + 1
+        if record.at > self.now:
+            self.now = record.at
         try:
-            self._deliver(record)
+            if record.path:
+                self._deliver_outcome(record)
+            else:
+                self._deliver_to_run(record)
+                self._take_turns()
         except (Diverged, DecodingError) as error:
             self.stuck = error
-            return
-        self._driven(self._take_turns)
 
     def take_opened(self) -> list[Op]:
         """Return the operations asked for since the last call that still want an outcome."""
         opened, self.opened = self.opened, []
-        return [op for op in opened if op.state is not OpState.ENDED]
+        return [op for op in opened if op.state is not ENDED]
 
     def take_withdrawn(self) -> list[Op]:
         """Return what ended without a record of its own, or is settling, since the last call."""
@@ -193,17 +198,22 @@ class Execution:
 
     @property
     def wants_rollback(self) -> bool:
-        outcome = self.outcome
-        return outcome is not None and outcome.verdict != "completed" and self._undo_stack.wanted
+        outcome, undos = self.outcome, self._undo_stack
+        return (
+            outcome is not None
+            and outcome.verdict != "completed"
+            and undos is not None
+            and undos.wanted
+        )
 
     @property
     def undos(self) -> list[Undo]:
         """Every undo that was registered, oldest first."""
-        return self._undo_stack.all
+        return [] if self._undo_stack is None else self._undo_stack.all
 
     @property
     def undo_errors(self) -> list[BaseException]:
-        return self._undo_stack.errors
+        return [] if self._undo_stack is None else self._undo_stack.errors
 
     @property
     def unread_signals(self) -> int:
@@ -224,14 +234,9 @@ class Execution:
 
     # --- delivery ---
 
-    def _deliver(self, record: Record) -> None:
-        self.seq = record.seq + 1
-        if record.at > self.now:
-            self.now = record.at
+    def _deliver_to_run(self, record: Record) -> None:
         kind = record.kind
-        if record.path:
-            self._deliver_outcome(record)
-        elif kind == RecordKind.SIGNAL:
+        if kind == RecordKind.SIGNAL:
             self._deliver_signal(record)
         elif kind == RecordKind.CANCEL:
             self._deliver_cancel(record)
@@ -243,33 +248,39 @@ class Execution:
             self._deliver_detached(record)
 
     def _deliver_outcome(self, record: Record) -> None:
-        op = self.ops.get(record.path)
+        path, kind = record.path, record.kind
+        op = self.ops.get(path)
         if op is None:
-            if record.path in self._ended:
+            if path in self._ended:
                 return
-            raise Diverged(record.path, described(record), "nothing there")
-        if record.kind not in FITTING.get(op.kind, ()) or record.name != op.name:
-            raise Diverged(record.path, described(record), f"{op.kind} {op.name!r}")
+            raise Diverged(path, described(record), "nothing there")
+        if kind not in FITTING.get(op.kind, ()) or record.name != op.name:
+            raise Diverged(path, described(record), f"{op.kind} {op.name!r}")
         # What failed while its branch was being cancelled got no retries, so it counts as cut.
-        cut = op.state is OpState.SETTLING and record.kind not in SUCCEEDED
+        cut = op.state is SETTLING and kind not in SUCCEEDED
         self.delivered.append((record.seq, op.opened_after, cut))
         if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
             self.other_arguments.append(op)
-        value, error = self._decoded(op, record)
-        self._end(op)
-        self._ready.append((op.branch, value, error))
+        if kind in RETURNED:
+            assert isinstance(op, CallOp)
+            value, error = self._returned(op, record.value)
+        else:
+            value, error = self._decoded(op, record)
+        self.end(op)
+        self._drive(op.branch, value, error)
+
+    def _returned(self, op: CallOp, data: bytes) -> Resumed:
+        definition = op.definition
+        try:
+            value = self.codec.read(data)
+        except Exception:  # noqa: BLE001 - found by its annotation, or refused with a better word
+            value = self.codec.decode(data, definition.result_type, where=definition.its_result)
+        if isinstance(definition, StepDefinition) and definition.compensate is not None:
+            return value, self._register_own_undo(definition.compensate, value)
+        return value, None
 
     def _decoded(self, op: Op, record: Record) -> Resumed:
         kind = record.kind
-        if kind == RecordKind.STEP_OK or kind == RecordKind.CHILD_OK:
-            assert isinstance(op, CallOp)
-            definition = op.definition
-            value = self.codec.decode(
-                record.value, definition.result_type, where=definition.its_result
-            )
-            if isinstance(definition, StepDefinition) and definition.compensate is not None:
-                return value, self._register_own_undo(definition.compensate, value)
-            return value, None
         if kind == RecordKind.TIMER:
             return after_timer(self.codec, op)
         if kind == RecordKind.STARTED:
@@ -279,7 +290,7 @@ class Execution:
         if kind == RecordKind.STEP_CUT:
             return None, Cancelled()
         if kind == RecordKind.CHILD_CANCELLED:
-            if op.state is OpState.SETTLING:
+            if op.state is SETTLING:
                 return None, Cancelled()
             assert isinstance(op, CallOp)
             child = op.options.id or f"{self.facts.id}/{record.path}"
@@ -307,9 +318,9 @@ class Execution:
     def _deliver_signal(self, record: Record) -> None:
         op = self.signals().arrive(record.name, record.value)
         if op is not None:
-            self._end(op)
+            self.end(op)
             self.withdrawn.append(op)
-            self._ready.append((op.branch, *after_signal(self.codec, op, record.value)))
+            self.resume(op.branch, *after_signal(self.codec, op, record.value))
 
     def signals(self) -> Signals:
         if self._signals is None:
@@ -323,9 +334,9 @@ class Execution:
 
     def _deliver_detached(self, record: Record) -> None:
         for op in self.detached().ended(record):
-            self._end(op)
+            self.end(op)
             self.withdrawn.append(op)
-            self._ready.append((op.branch, *self.join_outcome(op, record)))
+            self.resume(op.branch, *self.join_outcome(op, record))
 
     def join_outcome(self, op: Op, record: Record) -> Resumed:
         value, error = after_child(self.codec, op, record)
@@ -335,7 +346,7 @@ class Execution:
         if self._cancel_name is not None or self.rolling_back or self._main_outcome is not None:
             return
         self._cancel_name, self._cancel_reason = record.name, record.value
-        self.cancel_branch(self._main)
+        cancel_branch(self, self._main)
 
     @property
     def cancel_name(self) -> str | None:
@@ -352,7 +363,12 @@ class Execution:
         """Put a call on the undo stack, with its arguments as they are now."""
         if self.rolling_back:
             return snapshot(self.codec, call, 0)
-        return self._undo_stack.register(self.codec, call)
+        return self._stack().register(self.codec, call)
+
+    def _stack(self) -> UndoStack:
+        if self._undo_stack is None:
+            self._undo_stack = UndoStack()
+        return self._undo_stack
 
     def _begin_rollback(self, record: Record) -> None:
         if self.outcome is None or self.outcome.verdict == "completed":
@@ -360,7 +376,7 @@ class Execution:
             raise Diverged("the end", "a failure that began the rollback", asked)
         self.rolling_back = True
         self.failure = record.value
-        self._undo_stack.run_all()
+        self._stack().run_all()
         self._next_undo()
 
     def _rerun_failed_undos(self, record: Record) -> None:
@@ -370,11 +386,11 @@ class Execution:
             raise Diverged("the end", "a resumed rollback", "a rollback that is not over")
         self.rolled_back = False
         self.resumed += 1
-        self._undo_stack.run_failed()
+        self._stack().run_failed()
         self._next_undo()
 
     def _next_undo(self) -> None:
-        undo = self._undo_stack.next()
+        undo = self._stack().next()
         if undo is None:
             self.rolled_back = True
             return
@@ -395,38 +411,63 @@ class Execution:
         exempt: bool,
     ) -> Branch:
         """Make a branch and have it run with its next turn."""
+        branch = self._new_branch(prefix, coroutine, context, group, index, exempt=exempt)
+        self.resume(branch, None, None)
+        return branch
+
+    def _new_branch(
+        self,
+        prefix: str,
+        coroutine: Coroutine[Any, Any, Any],
+        context: Context,
+        group: Group | None,
+        index: int,
+        *,
+        exempt: bool,
+    ) -> Branch:
         branch = Branch(self, prefix, coroutine, context, group, index, exempt)
         context.run(current.set, branch)
         self._live[branch] = None
-        self._ready.append((branch, None, None))
         return branch
 
     def resume(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         """Have a branch go on with its next turn."""
+        if self._ready is None:
+            self._ready = deque()
         self._ready.append((branch, value, error))
 
-    def _driven(self, work: Callable[[], None]) -> None:
-        """Run user code: with no loop but the guard, and async generators in our hands."""
-        loop = _get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(self._generators.append, finish_generator)
+    def _take_turns(self) -> None:
+        """Run all branches that can go on until they block."""
+        if self._ready:
+            self._drive(*self._ready.popleft())
+
+    def _drive(self, branch: Branch, value: Any, error: BaseException | None) -> None:
+        """Run a branch, and whichever can go on after it, until all of them block.
+
+        User code runs with no loop but the guard, and with its async generators in our hands.
+        """
+        set_asyncgen_hooks(self._note_generator, finish_generator)
         _set_running_loop(self._guard)  # type: ignore[arg-type]  # stands in for the loop, by design
         try:
-            work()
-        finally:
-            _set_running_loop(loop)
-            sys.set_asyncgen_hooks(*hooks)
-
-    def _take_turns(self) -> None:
-        ready = self._ready
-        while ready and self.stuck is None:
-            branch, value, error = ready.popleft()
-            if not branch.done:
-                branch.waiting = None
-                self._advance(branch, value, error)
+            self._advance(branch, value, error)
             error = None  # its traceback may hold this frame
+            while self._ready and self.stuck is None:
+                branch, value, error = self._ready.popleft()
+                self._advance(branch, value, error)
+                error = None
+        finally:
+            _set_running_loop(self._loop)
+            set_asyncgen_hooks(*self._hooks)
+
+    def _note_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._generators is None:
+            self._generators = []
+        self._generators.append(generator)
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
+        if branch.done:
+            return
+        branch.waiting = None
         coroutine = branch.coroutine
         failure: BaseException | None = None
         result: Any = None
@@ -442,8 +483,8 @@ class Execution:
         except BaseException as caught:  # noqa: BLE001 - whatever user code raises is its outcome
             failure = caught
         error = None
-        if self._violations:
-            self.stuck = self._violations[0]
+        if self._guard.violation is not None:
+            self.stuck = self._guard.violation
         elif command is not None:
             self._ask(branch, command)
         elif failure is None and not is_over(coroutine):
@@ -459,9 +500,10 @@ class Execution:
             self.stuck = foreign_await(command)
             return
         if branch.cancelling and not branch.exempt and not is_handling_cancel(command.handling):
-            self._refuse_cancelled(branch, command)
+            refuse_cancelled(self, branch, command)
             return
-        path = branch.next_path()
+        path = f"{branch.prefix}{branch.position}"
+        branch.position += 1
         if isinstance(command, GroupCommand):
             open_group(self, branch, command, path)
             return
@@ -469,32 +511,20 @@ class Execution:
             op = ask(self, branch, command, path)
         except Exception as error:  # noqa: BLE001 - arguments that cannot be encoded: raised there
             self._ended.add(path)
-            self._ready.append((branch, None, error))
+            self.resume(branch, None, error)
             return
         if op is not None:
             branch.waiting = op
             self.ops[path] = op
             self.opened.append(op)
 
-    def _refuse_cancelled(self, branch: Branch, command: Command) -> None:
-        self._swallowed += 1
-        if isinstance(command, GroupCommand):
-            Group("", command, branch).drop_unstarted()
-        if self._swallowed > MOST_SWALLOWED:
-            self.stuck = NotDurable(
-                f"workflow code has swallowed its cancellation {MOST_SWALLOWED} times: let "
-                "Cancelled pass, or re-raise it"
-            )
-            return
-        self._ready.append((branch, None, Cancelled()))
-
     def answered(self, branch: Branch, path: str, outcome: Resumed) -> None:
         """Note an operation whose outcome is known when it is asked for."""
         self._ended.add(path)
-        self._ready.append((branch, *outcome))
+        self.resume(branch, *outcome)
 
-    def _end(self, op: Op) -> None:
-        op.state = OpState.ENDED
+    def end(self, op: Op) -> None:
+        op.state = ENDED
         self.ops.pop(op.path, None)
         self._ended.add(op.path)
 
@@ -511,42 +541,11 @@ class Execution:
                 else ended_by(error, self._cancel_name, self.facts.id)
             )
         elif self.rolling_back:
-            self._undo_stack.failed(branch.index, error)
+            self._stack().failed(branch.index, error)
             self._next_undo()
         if self.outcome is None and self._main_outcome is not None and not self._live:
             self.outcome = self._main_outcome
         branch.unlink()
-
-    # --- cancellation ---
-
-    def cancel_branch(self, branch: Branch) -> None:
-        """Cancel what a branch does: waits at once, the rest at its next durable operation."""
-        if branch.done or branch.cancelling:
-            return
-        # Only its own group cancels a branch that is exempt: the cancellation of the run has gone
-        # past where it was opened. It is cleanup that lost a race, or whose sibling failed.
-        branch.cancelling, branch.exempt = True, False
-        waiting = branch.waiting
-        if isinstance(waiting, Group):
-            if waiting.started < len(waiting.command.branches):
-                waiting.drop_unstarted()
-                waiting.was_cancelled = True
-            for sub in waiting.branches:
-                self.cancel_branch(sub)
-        elif waiting is not None and waiting.state is OpState.OPEN:
-            self._cancel_op(waiting)
-
-    def _cancel_op(self, op: Op) -> None:
-        self.withdrawn.append(op)
-        # Asked for in this very delivery, so the driver cannot have begun it.
-        unseen = op.opened_after == self.seq
-        if not unseen and (
-            op.kind in ("child", "start") or (op.kind in ("step", "remote") and _must_finish(op))
-        ):
-            op.state = OpState.SETTLING
-            return
-        self._end(op)
-        self._ready.append((op.branch, None, Cancelled()))
 
     # --- discarding ---
 
@@ -565,12 +564,11 @@ class Execution:
             return
         self.closing = True
         if self._live or self._generators:
-            self._driven(self._close_all)
+            self._close_all()
         for branch in self._live:
             branch.unlink()
         self._live.clear()
-        self._generators.clear()
-        self._ready.clear()
+        self._generators = self._ready = None
 
     def forget(self) -> None:
         """Drop all errors, once closed.
@@ -578,18 +576,14 @@ class Execution:
         They hold the frames that they went through, which hold this: cycles, all of them.
         """
         self._failures = self.outcome = self._main_outcome = self.stuck = None
-        self._undo_stack = UndoStack()
-        self._violations.clear()
+        self._undo_stack = self._guard.violation = None
 
     def _close_all(self) -> None:
-        for branch in reversed(list(self._live)):
-            if isinstance(branch.waiting, Group):
-                branch.waiting.drop_unstarted()
-            close_coroutine(branch.context, branch.coroutine, self.zombies)
-        for generator in self._generators:
-            finish_generator(generator)
-
-
-def _must_finish(op: Op) -> bool:
-    definition = op.definition if isinstance(op, CallOp) else None
-    return not (isinstance(definition, StepDefinition) and definition.on_cancel == "interrupt")
+        with guarded(self._guard, self._note_generator):
+            for branch in reversed(list(self._live)):
+                branch.closing = True
+                if isinstance(branch.waiting, Group):
+                    branch.waiting.drop_unstarted()
+                close_coroutine(branch.context, branch.coroutine, self.zombies)
+            for generator in self._generators or ():
+                finish_generator(generator)

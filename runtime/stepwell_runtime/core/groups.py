@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepwell_runtime.core.branch import Branch, Group, as_coroutine
+from stepwell_runtime.core.cancelling import cancel_branch
 from stepwell_runtime.core.commands import GroupCommand
 from stepwell_runtime.errors import Cancelled
 
@@ -54,7 +55,7 @@ def _racer_ended(
     group.drop_unstarted()
     execution.resume(group.parent, None if error is not None else (branch.index, value), error)
     for other in group.branches:
-        execution.cancel_branch(other)
+        cancel_branch(execution, other)
 
 
 def _parallel_ended(
@@ -70,7 +71,7 @@ def _parallel_ended(
         group.failure = error
         group.drop_unstarted()
         for other in group.branches:
-            execution.cancel_branch(other)
+            cancel_branch(execution, other)
     else:
         group.failure.add_note(
             f"also failed, in branch {group.path}.{branch.index}: {type(error).__name__}: {error}"

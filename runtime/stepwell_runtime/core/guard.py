@@ -6,8 +6,12 @@ Whatever needs a real one is refused at the user's line.
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
+from stepwell_runtime.core.discard import finish_generator
 from stepwell_runtime.errors import NotDurable
 
 _REMEDY = {
@@ -29,10 +33,11 @@ _OTHER = "do it inside a @step"
 class GuardLoop:
     """Stands in for the running loop while workflow code runs; it has no working part."""
 
-    __slots__ = ("_violations",)
+    __slots__ = ("violation",)
 
-    def __init__(self, violations: list[NotDurable]) -> None:
-        self._violations = violations  # noted, so that no `except` of user code can hide them
+    def __init__(self) -> None:
+        # The first one is noted, so that no `except` of user code can hide it.
+        self.violation: NotDurable | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
         self.refuse(f"loop.{name}", _REMEDY.get(name, _OTHER))
@@ -46,8 +51,22 @@ class GuardLoop:
         error = NotDurable(
             f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}"
         )
-        self._violations.append(error)
+        if self.violation is None:
+            self.violation = error
         raise error
+
+
+@contextmanager
+def guarded(guard: GuardLoop, note: Callable[[AsyncGenerator[Any, Any]], None]) -> Generator[None]:
+    """Run user code: with no loop but the guard, and async generators noted, not asyncio's."""
+    loop, hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(note, finish_generator)
+    asyncio._set_running_loop(guard)  # type: ignore[arg-type]  # stands in for the loop, by design
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        sys.set_asyncgen_hooks(*hooks)
 
 
 def refuse_in_workflow(what: str, remedy: str) -> None:

@@ -22,6 +22,7 @@ from stepwell_runtime.fitting import fits
 
 _STEP_KINDS = frozenset((RecordKind.STEP_OK, RecordKind.STEP_FAILED, RecordKind.STEP_CUT))
 _CHILD_KINDS = frozenset((RecordKind.CHILD_OK, RecordKind.CHILD_FAILED, RecordKind.CHILD_CANCELLED))
+RETURNED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK))
 SUCCEEDED = frozenset((RecordKind.STEP_OK, RecordKind.CHILD_OK, RecordKind.STARTED))
 FITTING: dict[str, frozenset[RecordKind]] = {
     "step": _STEP_KINDS,
