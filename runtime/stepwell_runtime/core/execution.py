@@ -268,6 +268,7 @@ class Execution:
             value, error = self._decoded(op, record)
         self.end(op)
         self._drive(op.branch, value, error)
+        error = None  # its traceback may hold this frame, which would be a cycle
 
     def _returned(self, op: CallOp, data: bytes) -> Resumed:
         definition = op.definition
@@ -450,7 +451,7 @@ class Execution:
         _set_running_loop(self._guard)  # type: ignore[arg-type]  # stands in for the loop, by design
         try:
             self._advance(branch, value, error)
-            error = None  # its traceback may hold this frame
+            error = None  # as above
             while self._ready and self.stuck is None:
                 branch, value, error = self._ready.popleft()
                 self._advance(branch, value, error)
