@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 import time
 import weakref
 from collections.abc import Callable
@@ -79,61 +80,63 @@ class SystemClock:
         return _WallTimer(self, when, callback)
 
 
-class _Noise:
-    """The system's randomness, fetched in pages: a system call costs more than the id it is for.
-
-    For one thread only.
-    """
-
-    _PAGE = 4096
-
-    def __init__(self) -> None:
-        self.forget()
-        _noises.add(self)
-
-    def forget(self) -> None:
-        self._page, self._at = b"", self._PAGE
-
-    def take(self, size: int) -> bytes:
-        at = self._at
-        if at + size > self._PAGE:
-            self._page, at = os.urandom(self._PAGE), 0
-        self._at = at + size
-        return self._page[at : at + size]
-
-
-_noises: weakref.WeakSet[_Noise] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for noise in _noises:
-        noise.forget()
-
-
-# A forked child that went on with its parent's page would make the same ids.
-os.register_at_fork(after_in_child=_forget_all)
-
-
 class RandomIds:
     """UUIDv7 run ids (RFC 9562 §5.7), made of the clock and the system's randomness.
 
-    For one thread: each app has its own.
+    For one thread: each app has its own. The randomness is fetched for many at a time, since a
+    system call costs more than the id it is for.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._noise = _Noise()
         self._milliseconds = -1
         self._time = ""
+        self._tails: list[str] = []
+        self._nonces: list[int] = []
+        _all_ids.add(self)
 
     def run_id(self) -> str:
         milliseconds = int(self._clock.now() * 1000)
         if milliseconds != self._milliseconds:
             text = f"{milliseconds & 0xFFFF_FFFF_FFFF:012x}"
-            self._milliseconds, self._time = milliseconds, f"{text[:8]}-{text[8:]}"
-        noise = self._noise.take(10).hex()
-        variant = "89ab"[int(noise[3], 16) & 3]
-        return f"{self._time}-7{noise[:3]}-{variant}{noise[4:7]}-{noise[7:19]}"
+            self._milliseconds, self._time = milliseconds, f"{text[:8]}-{text[8:]}-7"
+        if not self._tails:
+            self._tails = _tails()
+        return self._time + self._tails.pop()
 
     def nonce(self) -> int:
-        return int.from_bytes(self._noise.take(8), "big") >> 1
+        if not self._nonces:
+            self._nonces = [one >> 1 for one in _EIGHT_BYTES.unpack(os.urandom(_EIGHT_BYTES.size))]
+        return self._nonces.pop()
+
+    def forget(self) -> None:
+        """Throw away what was fetched and not used yet."""
+        self._tails, self._nonces = [], []
+
+
+_AT_A_TIME = 128
+_EIGHT_BYTES = struct.Struct(f"<{_AT_A_TIME}Q")
+_DIGITS = 20  # of which an id takes 19
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def _tails() -> list[str]:
+    """Return what follows the time and the version in an id, for many ids."""
+    noise = os.urandom(_AT_A_TIME * _DIGITS // 2).hex()
+    return [
+        f"{noise[at : at + 3]}-{_VARIANT[noise[at + 3]]}{noise[at + 4 : at + 7]}"
+        f"-{noise[at + 7 : at + 19]}"
+        for at in range(0, len(noise), _DIGITS)
+    ]
+
+
+_all_ids: weakref.WeakSet[RandomIds] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for ids in _all_ids:
+        ids.forget()
+
+
+# A forked child that went on with what its parent has fetched would make the same ids.
+os.register_at_fork(after_in_child=_forget_all)

@@ -15,6 +15,7 @@ from stepwell_queue.contract import Identity, Kind
 from stepwell_runtime.errors import DefinitionError
 
 Seconds = float | timedelta
+DEFAULT_QUEUE = "default"
 
 
 def seconds(value: object, what: str) -> float:
@@ -194,6 +195,15 @@ class Definition:
     @functools.cached_property
     def identity(self) -> Identity:
         return Identity(self.kind, self.name, self.version)
+
+    @functools.cached_property
+    def heading(self) -> tuple[int, str, int, str, float | None]:
+        """What is the same in the rows of all its runs.
+
+        Kind, name, version, queue and deadline in seconds, of calls that say nothing else.
+        """
+        deadline: float | None = getattr(self, "deadline", None)  # a step has none
+        return int(self.kind), self.name, self.version, self.queue or DEFAULT_QUEUE, deadline
 
     # What encoding names in its errors; made once, since it is asked for at every call.
 

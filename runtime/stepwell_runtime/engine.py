@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -33,7 +33,18 @@ log = structlog.get_logger("stepwell")
 
 PRUNE_PASS = 500
 
-CallParts = tuple[Definition, tuple[Any, ...], dict[str, Any], CallOptions]
+
+class BoundCall(Protocol):
+    """A definition bound to its arguments."""
+
+    @property
+    def definition(self) -> Definition: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any]: ...
+    @property
+    def options(self) -> CallOptions: ...
 
 
 class Engine:
@@ -59,20 +70,16 @@ class Engine:
         Raises IdConflict, SerializationError, StoreUnavailable.
         """
         row = self.launcher.new_run(definition, args, kwargs, options)
-        worker: Worker | None = None
-        session: int | None = None
         if row.due is None:
             for worker in self._workers:
                 session = worker.reserve(definition.identity, row.queue)
                 if session is not None:
-                    break
-        if worker is None or session is None:
-            return await self.store.do(Start(row))
-        return await self._start_here(worker, Start(row, session))
+                    return await self._start_here(worker, Start(row, session))
+        return await self.store.do(Start(row))
 
-    async def _start_here(self, worker: Worker, verb: Start) -> Started:
+    def _start_here(self, worker: Worker, verb: Start) -> asyncio.Future[Started]:
         """Start a run that this process' worker takes in hand in the same transaction."""
-        waiter: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Started] = worker.loop.create_future()
 
         def done(answer: Started | Exception) -> None:
             # The place goes to the run even if nobody waits for the answer any more.
@@ -90,12 +97,14 @@ class Engine:
         except BaseException:
             worker.unreserve(None)
             raise
-        return await waiter
+        return waiter
 
-    async def start_many(self, calls: Sequence[CallParts]) -> list[Started]:
+    async def start_many(self, calls: Sequence[BoundCall]) -> list[Started]:
         """Start all or none, in one transaction."""
         new_run = self.launcher.new_run
-        return await self.store.do(StartMany([new_run(*parts) for parts in calls]))
+        return await self.store.do(
+            StartMany([new_run(one.definition, one.args, one.kwargs, one.options) for one in calls])
+        )
 
     # --- talking to a run ---
 

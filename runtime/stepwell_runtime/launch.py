@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,24 +13,18 @@ import msgspec
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import NewRun
 from stepwell_runtime.codec import Codec
-from stepwell_runtime.definitions import (
-    CallOptions,
-    Definition,
-    StepDefinition,
-    TaskDefinition,
-    WorkflowDefinition,
-)
+from stepwell_runtime.definitions import DEFAULT_OPTIONS, CallOptions, Definition
 from stepwell_runtime.policy import store_options
 
-DEFAULT_QUEUE = "default"
+Arguments = tuple[list[bytes], dict[str, bytes]]
+"""Each value encoded on its own: by position, and by name."""
+
 LONGEST_ID = 200
 _DERIVED = re.compile(r"/~?[\d.]+(#\d+)?\Z")
 _RETRIED = re.compile(r"#\d+\Z")
-_encoder = msgspec.msgpack.Encoder()
+pack_arguments: Callable[[Arguments], bytes] = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
 _NO_KEYWORDS: dict[str, bytes] = {}
-
-Arguments = tuple[list[bytes], dict[str, bytes]]
 
 
 def checked_id(id: object) -> str:
@@ -59,6 +54,8 @@ def encode_arguments(
     codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bytes:
     """Return the arguments as they are stored: each value encoded on its own."""
+    if len(args) == 1 and not kwargs:
+        return pack_arguments(([codec.encode(args[0], definition.its_arguments)], _NO_KEYWORDS))
     return pack_arguments(encode_each(codec, definition, args, kwargs))
 
 
@@ -73,10 +70,6 @@ def encode_each(
         return [encode(value, where) for value in args], _NO_KEYWORDS
     positional = [encode(value, where) for value in args]
     return positional, {name: encode(value, where) for name, value in kwargs.items()}
-
-
-def pack_arguments(arguments: Arguments) -> bytes:
-    return _encoder.encode(arguments)
 
 
 def decode_each(
@@ -166,65 +159,52 @@ class Launcher:
     ) -> NewRun:
         """Return the row for a run started by a client. Raises SerializationError, ValueError."""
         ids = self._ids
-        id = ids.run_id() if options.id is None else checked_id(options.id)
-        return self._row(definition, args, kwargs, options, id, ids.nonce())
-
-    def child(
-        self, definition: Definition, args: bytes, options: CallOptions, id: str, nonce: int
-    ) -> NewRun:
-        """Return the row for a child run or node job, whose arguments are encoded already."""
-        return self._finish_row(definition, args, b"", options, id, nonce)
-
-    def _row(
-        self,
-        definition: Definition,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: CallOptions,
-        id: str,
-        nonce: int,
-    ) -> NewRun:
+        if options.id is None:
+            id, digest = ids.run_id(), b""
+        else:
+            # Only an id that the user chose can meet an existing run, so only then arguments are
+            # ever compared.
+            id, digest = checked_id(options.id), self._digest(definition, args, kwargs)
         encoded = encode_arguments(self._codec, definition, args, kwargs)
+        return self.row(definition, encoded, options, id, ids.nonce(), digest)
+
+    def _digest(
+        self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bytes:
         signature = self._signatures.get(definition)
         if signature is None:
             signature = self._signatures[definition] = signature_hash(definition)
-        # Only an id that the user chose can meet an existing run, so only then arguments are ever
-        # compared.
-        digest = (
-            b""
-            if options.id is None
-            else signature + self._codec.digest(_named(definition, args, kwargs))
-        )
-        return self._finish_row(definition, encoded, digest, options, id, nonce)
+        return signature + self._codec.digest(_named(definition, args, kwargs))
 
-    def _finish_row(
+    def row(
         self,
         definition: Definition,
         args: bytes,
-        digest: bytes,
         options: CallOptions,
         id: str,
         nonce: int,
+        digest: bytes = b"",
     ) -> NewRun:
+        """Return the row for a run whose arguments are encoded already."""
         now = self._clock.now()
-        queue = options.queue or definition.queue or DEFAULT_QUEUE
-        due = options.at if options.delay is None else now + options.delay
-        deadline = options.deadline
-        if deadline is None and not isinstance(definition, StepDefinition):
-            assert isinstance(definition, (TaskDefinition, WorkflowDefinition))
-            deadline = definition.deadline
+        kind, name, version, queue, deadline = definition.heading
+        if options is DEFAULT_OPTIONS:
+            until = None if deadline is None else now + deadline
+            return NewRun(id, kind, name, version, queue, args, digest, nonce, now, deadline=until)
+        if options.deadline is not None:
+            deadline = options.deadline
         return NewRun(
             id,
-            definition.kind,
-            definition.name,
-            definition.version,
-            queue,
+            kind,
+            name,
+            version,
+            options.queue or queue,
             args,
             digest,
             nonce,
             now,
             options.priority or 0,
-            due,
+            options.at if options.delay is None else now + options.delay,
             None if deadline is None else now + deadline,
-            b"" if options.timeout is None and options.retry is None else store_options(options),
+            store_options(options),
         )

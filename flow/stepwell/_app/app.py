@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from stepwell_runtime.engine import Engine
 
 R = TypeVar("R")
+_AS_IT_IS = (None,) * 5
 
 
 class Stepwell(Operations):
@@ -167,9 +168,11 @@ class Stepwell(Operations):
         False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
         """
         chosen = workflow_call(call, "start")
-        if any(option is not None for option in (id, delay, at)):
+        if id is not None or delay is not None or at is not None:
             chosen = chosen.with_options(id=id, delay=delay, at=at)
-        return await self._start(chosen)
+        definition: Definition = chosen.definition
+        started = await self.engine.start(definition, chosen.args, chosen.kwargs, chosen.options)
+        return Run(self, started.id, definition.result_type, started.created)
 
     async def enqueue(
         self,
@@ -189,13 +192,10 @@ class Stepwell(Operations):
         A higher `priority` goes first; None = 0.
         """
         chosen = task_call(call, "enqueue")
-        if any(option is not None for option in (id, delay, at, queue, priority)):
+        if (id, delay, at, queue, priority) != _AS_IT_IS:
             chosen = chosen.with_options(id=id, delay=delay, at=at, queue=queue, priority=priority)
-        return await self._start(chosen)
-
-    async def _start(self, call: Call[R]) -> Run[R]:
-        definition: Definition = call.definition
-        started = await self.engine.start(definition, call.args, call.kwargs, call.options)
+        definition: Definition = chosen.definition
+        started = await self.engine.start(definition, chosen.args, chosen.kwargs, chosen.options)
         return Run(self, started.id, definition.result_type, started.created)
 
     async def start_many(self, calls: Iterable[WorkflowCall[R]], /) -> list[Run[R]]:
@@ -207,9 +207,7 @@ class Stepwell(Operations):
         return await self._start_many([task_call(call, "enqueue_many") for call in calls])
 
     async def _start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]:
-        started = await self.engine.start_many(
-            [(call.definition, call.args, call.kwargs, call.options) for call in calls]
-        )
+        started = await self.engine.start_many(calls)
         return [
             Run(self, one.id, call.definition.result_type, one.created)
             for call, one in zip(calls, started, strict=True)
@@ -237,7 +235,10 @@ class Stepwell(Operations):
         key = frozenset(queues), frozenset(serving.values())
         options = worker_options(queues=sorted(queues))
         async with self._inner.serving(key, lambda: Worker(self, options, serving)):
-            run = await self._start(chosen)
+            started = await self.engine.start(
+                definition, chosen.args, chosen.kwargs, chosen.options
+            )
+            run: Run[R] = Run(self, started.id, definition.result_type)
             return await run.result(timeout=timeout)
 
     def definitions(self) -> dict[Identity, Definition]:
@@ -289,22 +290,22 @@ class Stepwell(Operations):
 
 def workflow_call(call: WorkflowCall[R], method: str) -> WorkflowCall[R]:
     given: Any = call
+    if isinstance(given, WorkflowCall):
+        return call.hand_on()
     if isinstance(given, TaskCall):
         other = method.replace("start", "enqueue")
         raise TypeError(f"{method}() takes workflow calls; for a task use {other}()")
-    if not isinstance(given, WorkflowCall):
-        raise TypeError(f"{method}() takes a workflow call, not {refused(given)}")
-    return call.hand_on()
+    raise TypeError(f"{method}() takes a workflow call, not {refused(given)}")
 
 
 def task_call(call: TaskCall[R], method: str) -> TaskCall[R]:
     given: Any = call
+    if isinstance(given, TaskCall):
+        return call.hand_on()
     if isinstance(given, WorkflowCall):
         other = method.replace("enqueue", "start")
         raise TypeError(f"{method}() takes task calls; for a workflow use {other}()")
-    if not isinstance(given, TaskCall):
-        raise TypeError(f"{method}() takes a task call, not {refused(given)}")
-    return call.hand_on()
+    raise TypeError(f"{method}() takes a task call, not {refused(given)}")
 
 
 def workflow_or_task_call(

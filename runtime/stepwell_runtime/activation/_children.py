@@ -67,7 +67,7 @@ class Children:
         assert execution is not None
         attempt = 1 if op.kind == "start" else execution.facts.attempt + execution.resumed
         id = op.options.id or child_id(activation.id, op.path, attempt)
-        return worker.launcher.child(
+        return worker.launcher.row(
             op.definition,
             pack_arguments(op.args),
             op.options,
