@@ -233,6 +233,7 @@ class Definition:
 @dataclass(eq=False)
 class StepDefinition(Definition):
     kind: ClassVar[Kind] = Kind.STEP
+    max_crashes: ClassVar[int] = 3
     retry: Retry = NO_RETRY
     timeout: float | None = None
     compensate: Callable[[Any], Any] | None = None

@@ -12,7 +12,6 @@ from stepwell_queue.contract import (
     Finish,
     InboxKind,
     InboxRow,
-    Kind,
     Reschedule,
     Status,
     Verb,
@@ -23,13 +22,17 @@ from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.definitions import StepDefinition, TaskDefinition
 from stepwell_runtime.errors import DeadlineExceeded, RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments, lasting_id
-from stepwell_runtime.policy import Policy, max_crashes
+from stepwell_runtime.policy import Policy
 from stepwell_runtime.scope import StepScope
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
 
 log = structlog.get_logger("stepwell")
+
+# As the store writes them: to read a member of an enum costs more than all else about it.
+_CANCEL = int(InboxKind.CANCEL)
+_COMPLETED, _FAILED, _CANCELLED = map(int, (Status.COMPLETED, Status.FAILED, Status.CANCELLED))
 
 
 class Job:
@@ -41,8 +44,9 @@ class Job:
         "_claimed",
         "_deadline_timer",
         "_definition",
-        "_policy",
         "ended",
+        "id",
+        "run",
         "worker",
     )
 
@@ -50,18 +54,11 @@ class Job:
         self, worker: Worker, claimed: Claimed, definition: TaskDefinition | StepDefinition
     ) -> None:
         self.worker, self._claimed, self._definition = worker, claimed, definition
+        self.run, self.id = claimed.run, claimed.id
         self._attempt: Attempt | None = None
         self._cancel_reason: bytes | None = None
         self._deadline_timer: Any = None
         self.ended = False
-
-    @property
-    def run(self) -> int:
-        return self._claimed.run
-
-    @property
-    def id(self) -> str:
-        return self._claimed.id
 
     @property
     def running_names(self) -> list[str]:
@@ -77,9 +74,8 @@ class Job:
                 self._fail(error)
 
     def _start(self) -> None:
-        claimed, worker = self._claimed, self.worker
-        limit = max_crashes(self._definition)
-        if claimed.crashes >= limit:
+        claimed, worker, definition = self._claimed, self.worker, self._definition
+        if claimed.crashes >= definition.max_crashes:
             self._fail(
                 WorkerCrashed(
                     f"{self._word}: its worker died {claimed.crashes} times in a row while "
@@ -87,47 +83,48 @@ class Job:
                 )
             )
             return
-        if self._is_cancelled(claimed.inbox) and not self._must_settle:
-            self._finish(Status.CANCELLED, self._cancel_reason or b"")
+        if claimed.inbox and self._is_cancelled(claimed.inbox) and not self._must_settle:
+            self._finish(_CANCELLED, self._cancel_reason or b"")
             return
         if claimed.deadline is not None:
             if worker.clock.now() >= claimed.deadline:
                 self._fail(DeadlineExceeded(f"{self._word} did not end by its deadline"))
                 return
             self._deadline_timer = worker.clock.call_at(claimed.deadline, self._deadline_passed)
+        of_step = isinstance(definition, StepDefinition)
         try:
             args, kwargs = decode_arguments(
                 worker.codec,
-                self._definition,
+                definition,
                 claimed.args,
-                trusted=worker.trusts_clients or claimed.kind == Kind.STEP,
+                trusted=worker.trusts_clients or of_step,
             )
         except DecodingError as error:
             self._fail(error)
             return
-        self._policy = Policy.of_run(self._definition, claimed.options)
-        path = claimed.parent_path or ""
-        of_step = claimed.kind == Kind.STEP
         lasting = lasting_id(claimed.id) if of_step else claimed.id
-        seed = f"{lasting}/{claimed.nonce}/{claimed.generation}"
         scope = StepScope(
             claimed.parent_id if of_step and claimed.parent_id else claimed.id,
-            path,
-            self._definition.name,
+            claimed.parent_path or "",
+            definition.name,
             claimed.attempts + 1,
-            seed,
+            f"{lasting}/{claimed.nonce}/{claimed.generation}",
             worker.app,
         )
         self._attempt = Attempt(
-            self._definition,
+            definition,
             args,
             kwargs,
             scope,
-            self._policy.timeout,
+            self._policy.timeout if claimed.options else definition.timeout,
             worker.threads,
             self._attempt_ended,
         )
         self._attempt.begin(worker.loop, worker.lanes, worker.context)
+
+    @property
+    def _policy(self) -> Policy:
+        return Policy.of_run(self._definition, self._claimed.options)
 
     @property
     def _word(self) -> str:
@@ -144,7 +141,7 @@ class Job:
 
     def _is_cancelled(self, rows: Sequence[InboxRow]) -> bool:
         for row in rows:
-            if row.kind == InboxKind.CANCEL:
+            if row.kind == _CANCEL:
                 self._cancel_reason = row.value
                 return True
         return False
@@ -193,7 +190,11 @@ class Job:
 
     def _attempt_ended(self, value: Any, error: BaseException | None) -> None:
         try:
-            self._outcome(value, error)
+            if error is None and self._cancel_reason is None and not self.ended:
+                self._attempt = None
+                self._succeed(value)
+            else:
+                self._outcome(value, error)
         except Exception as broken:
             if not self.ended:
                 self._fail(broken)
@@ -204,12 +205,12 @@ class Job:
         if self.ended:
             return
         if self._cancel_reason is not None and attempt is not None and attempt.interrupted:
-            self._finish(Status.CANCELLED, self._cancel_reason)
+            self._finish(_CANCELLED, self._cancel_reason)
         elif error is None:
             self._succeed(value)
         elif isinstance(error, RetryLater):
             if self._cancel_reason is not None:
-                self._finish(Status.CANCELLED, self._cancel_reason)
+                self._finish(_CANCELLED, self._cancel_reason)
                 return
             # The number of failures is told though it is the same: the attempt has come to an end,
             # so crashes are counted anew.
@@ -227,15 +228,15 @@ class Job:
             refused.add_note(f"in run {self.id!r}")
             self._fail(refused)
         else:
-            self._finish(Status.COMPLETED, data)
+            self._finish(_COMPLETED, data)
 
     def _failed(self, error: BaseException) -> None:
-        failures = self._claimed.attempts + 1
-        if self._cancel_reason is not None or not self._policy.wants(error, failures):
+        failures, policy = self._claimed.attempts + 1, self._policy
+        if self._cancel_reason is not None or not policy.wants(error, failures):
             self._fail(error)
             return
         worker, claimed = self.worker, self._claimed
-        delay = self._policy.delay_after(failures, worker.chance)
+        delay = policy.delay_after(failures, worker.chance)
         data = worker.codec.encode_error(error, self._word)
         self._submit(Reschedule(self.run, claimed.fence, self._after(delay), failures, data))
         # Logged last: a processor of the user's that raises must not leave the run as it is.
@@ -255,12 +256,12 @@ class Job:
 
     def _fail(self, error: BaseException) -> None:
         self._finish(
-            Status.FAILED,
+            _FAILED,
             self.worker.codec.encode_error(error, self._word),
             self._claimed.attempts + 1,
         )
 
-    def _finish(self, status: Status, value: bytes, failures: int | None = None) -> None:
+    def _finish(self, status: int, value: bytes, failures: int | None = None) -> None:
         claimed = self._claimed
         now = self.worker.clock.now()
         self._submit(
@@ -271,16 +272,15 @@ class Job:
 
     def _submit(self, verb: Verb[None]) -> None:
         self._end()
-
-        def done(answer: Exception | None) -> None:
-            if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
-                log.error("job_not_released", run=self.id, error=str(answer))
-            self.worker.released(self)
-
         try:
-            self.worker.store.submit(verb, done)
+            self.worker.store.submit(verb, self._stored)
         except Exception as refused:  # noqa: BLE001 - its place must not stay taken
-            done(refused)
+            self._stored(refused)
+
+    def _stored(self, answer: Exception | None) -> None:
+        if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
+            log.error("job_not_released", run=self.id, error=str(answer))
+        self.worker.released(self)
 
     def _end(self) -> None:
         self.ended = True

@@ -11,7 +11,6 @@ from stepwell_runtime.definitions import (
     Retry,
     StepDefinition,
     TaskDefinition,
-    WorkflowDefinition,
 )
 
 
@@ -102,10 +101,6 @@ class Policy:
             return self._retry.delay_after(failures, chance)
         plain = Retry(stored.attempts, stored.delay, stored.factor, stored.max_delay, stored.jitter)
         return plain.delay_after(failures, chance)
-
-
-def max_crashes(definition: WorkflowDefinition | TaskDefinition | StepDefinition) -> int:
-    return 3 if isinstance(definition, StepDefinition) else definition.max_crashes
 
 
 def _number(value: object) -> float:
