@@ -7,8 +7,9 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
+from types import CoroutineType
 from typing import Any
 
 import anyio
@@ -23,6 +24,8 @@ from stepwell_runtime.scope import StepScope, current
 Ended = Callable[[Any, BaseException | None], None]
 
 SHUTDOWN_TAKES = 1.0
+_NO_ARGUMENTS: list[Any] = []
+_NO_KEYWORDS: dict[str, Any] = {}
 
 
 class Attempt:
@@ -68,10 +71,10 @@ class Attempt:
         self._loop = loop
         self._context = context.copy()
         self._context.run(current.set, self.scope)
-        if self._definition.is_async:
-            self._start_timer()
-        else:
+        if not self._definition.is_async:
             self.scope.cancel_event = threading.Event()
+        elif self._timeout is not None:
+            self._start_timer()
         lanes.run(self)
 
     def interrupt(self) -> None:
@@ -96,44 +99,83 @@ class Attempt:
         if self._lane is not None:
             self._lane.cancel()
 
-    async def run(self, lane: asyncio.Task[None], lanes: Lanes) -> None:
-        """Execute on a lane; returns when the attempt is over. Raises nothing."""
+    def run(self, lane: asyncio.Task[None], lanes: Lanes) -> Coroutine[Any, Any, None] | None:
+        """Execute on a lane up to the first suspension; return what is then left to await.
+
+        Neither raises anything; None: the attempt is over.
+        """
         value: Any = None
         error: BaseException | None = None
         if self._why is None:
             self._lane = lane
+            begun = clock()
             try:
-                if self._definition.is_async:
-                    call = self._definition.fn(*self._args, **self._kwargs)
-                else:
-                    call = self._in_thread()
-                value = await _InContext(self._context, call, lanes, self.scope)
+                call = (
+                    self._definition.fn(*self._args, **self._kwargs)
+                    if self._definition.is_async
+                    else self._in_thread()
+                )
+                if type(call) is not CoroutineType:
+                    call = _awaiting(call)
+                waits_for = self._context.run(call.send, None)
+            except StopIteration as stop:
+                value = stop.value
             except BaseException as caught:  # noqa: BLE001 - SystemExit too is the step's failure
                 error = caught
-            self._lane = None
+            else:
+                self.turn_over(begun)
+                lanes.suspended()
+                return self._rest(call, waits_for, lane)
+            if clock() - begun > STEP_TURN:
+                self.turn_over(begun)
         else:
             error = asyncio.CancelledError()
-        self._args, self._kwargs = [], {}
+        try:
+            self._over(value, error, lane)
+        finally:
+            error = None  # its traceback holds this frame
+        return None
+
+    async def _rest(
+        self, call: Coroutine[Any, Any, Any], waits_for: Any, lane: asyncio.Task[None]
+    ) -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = await _Turns(self, self._context, call, waits_for)
+        except BaseException as caught:  # noqa: BLE001 - as above
+            error = caught
+        try:
+            self._over(value, error, lane)
+        finally:
+            error = None  # as above
+
+    def _over(self, value: Any, error: BaseException | None, lane: asyncio.Task[None]) -> None:
+        self._lane = None
+        self._args, self._kwargs = _NO_ARGUMENTS, _NO_KEYWORDS
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         ended, self._ended = self._ended, _nobody
-        try:
-            if self._why is not None:
-                self._stopped(ended, error)
-            elif isinstance(error, asyncio.CancelledError) and lane.cancelling():
-                # Cancelled from outside: the loop is being closed, which is no outcome of the step.
-                # If it is not, the step has cancelled its own task.
-                self._ended = ended
-                self._loop.call_later(SHUTDOWN_TAKES, self._cancelled_itself, error)
-            else:
-                ended(value, error)
-                if error is not None:
-                    # What is told of it is stored by now. A future that it was raised from is held
-                    # by a frame of its traceback: a cycle, which would keep the step's locals.
-                    error.__traceback__ = None
-        finally:
-            error = None  # its traceback holds this frame
+        if self._why is not None:
+            self._stopped(ended, error)
+        elif error is None:
+            ended(value, None)
+        elif isinstance(error, asyncio.CancelledError) and lane.cancelling():
+            # Cancelled from outside: the loop is being closed, which is no outcome of the step.
+            # If it is not, the step has cancelled its own task.
+            self._ended = ended
+            self._loop.call_later(SHUTDOWN_TAKES, self._cancelled_itself, error)
+        else:
+            ended(None, error)
+            # What is told of it is stored by now. A future that it was raised from is held by a
+            # frame of its traceback: a cycle, which would keep the step's locals.
+            error.__traceback__ = None
+
+    def turn_over(self, begun: float) -> None:
+        seconds = clock() - begun
+        if seconds > STEP_TURN and self.scope.cancel_event is None:  # not in a thread
+            step_blocked(self.scope, seconds)
 
     def _cancelled_itself(self, error: BaseException) -> None:
         ended, self._ended = self._ended, _nobody
@@ -166,24 +208,19 @@ class Attempt:
             self._timer = self._loop.call_later(self._timeout, self._stop, "timeout")
 
 
-class _InContext:
-    """Awaits a coroutine each of whose turns runs in a context that is not the task's."""
+class _Turns:
+    """Awaits what is left of a coroutine, each turn in a context that is not the task's."""
 
-    __slots__ = ("_awaitable", "_context", "_lanes", "_scope")
+    __slots__ = ("_attempt", "_call", "_context", "_waits_for")
 
-    def __init__(self, context: Context, awaitable: Any, lanes: Lanes, scope: StepScope) -> None:
-        self._context, self._awaitable, self._lanes, self._scope = context, awaitable, lanes, scope
+    def __init__(
+        self, attempt: Attempt, context: Context, call: Coroutine[Any, Any, Any], waits_for: Any
+    ) -> None:
+        self._attempt, self._context, self._call = attempt, context, call
+        self._waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        run, steps = self._context.run, self._awaitable.__await__()
-        begun = clock()
-        try:
-            waits_for = run(next, steps)
-        except StopIteration as stop:
-            return stop.value
-        finally:
-            self._turn_over(begun)
-        self._lanes.suspended()
+        run, call, waits_for = self._context.run, self._call, self._waits_for
         while True:
             caught: BaseException | None = None
             try:
@@ -192,17 +229,16 @@ class _InContext:
                 caught = thrown
             begun = clock()
             try:
-                waits_for = run(next, steps) if caught is None else run(steps.throw, caught)
+                waits_for = run(call.send, None) if caught is None else run(call.throw, caught)
             except StopIteration as stop:
                 return stop.value
             finally:
                 caught = None  # its traceback may hold this frame
-                self._turn_over(begun)
+                self._attempt.turn_over(begun)
 
-    def _turn_over(self, begun: float) -> None:
-        seconds = clock() - begun
-        if seconds > STEP_TURN and self._scope.cancel_event is None:  # not in a thread
-            step_blocked(self._scope, seconds)
+
+async def _awaiting(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def _nobody(value: Any, error: BaseException | None) -> None:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
+
+from stepwell_runtime.lag import clock
 
 if TYPE_CHECKING:
     from stepwell_runtime.attempt import Attempt
@@ -20,13 +23,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger("stepwell")
 
 MOST_IDLE = 64
+LONGEST_TURN = 0.002
+"""Seconds after which a lane that finds ever more short steps lets the rest of the loop run."""
 
 
 class Lanes:
-    """Runs attempts on the running loop."""
+    """Runs attempts on the running loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    `flush` is called when the steps at hand have ended: it commits what they have left to be
+    written, which may bring the next ones at once.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, flush: Callable[[], None]) -> None:
+        self._loop, self._flush = loop, flush
         self._queue: deque[Attempt] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,13 +78,24 @@ class Lanes:
         task = asyncio.current_task()
         assert task is not None
         while True:
+            began = clock()
             while queue:
+                rest = None
                 try:
-                    await queue.popleft().run(task, self)
+                    rest = queue.popleft().run(task, self)
+                    if rest is not None:
+                        await rest
                 except Exception:
                     log.exception("attempt_broke")
                 if task.cancelling():
                     return
+                if not queue and rest is None:
+                    # Where a step was awaited, others may end in this same turn of the loop: they
+                    # shall be committed together. Here none can.
+                    self._flush()
+                    if clock() - began > LONGEST_TURN:
+                        await asyncio.sleep(0)
+                        began = clock()
             self._serving = False
             if self._closed or len(self._idle) >= MOST_IDLE:
                 return

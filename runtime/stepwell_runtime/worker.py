@@ -98,8 +98,8 @@ class Worker:
         self._live: OrderedDict[int, Activation] = OrderedDict()
         self._live_fences: dict[int, int] = {}
         self._session: Session | None = None
-        self._free_steps = settings.step_concurrency or settings.concurrency
-        self._step_queue: deque[tuple[LocalSteps, Work]] = deque()
+        self.free_steps = settings.step_concurrency or settings.concurrency
+        self.step_queue: deque[tuple[LocalSteps, Work]] = deque()
         self._reserved = 0
         self._claiming = False
         self._scheduled = False
@@ -116,7 +116,7 @@ class Worker:
         """Enter the lifespan, register with the store, and begin to claim."""
         self.loop = asyncio.get_running_loop()
         self.threads = anyio.CapacityLimiter(self.settings.threads)
-        self.lanes = Lanes(self.loop)
+        self.lanes = Lanes(self.loop, self.store.flush)
         if self.settings.lifespan is not None:
             await self._life.enter_async_context(self.settings.lifespan())
         self.context = contextvars.copy_context()
@@ -355,24 +355,16 @@ class Worker:
             self.zombies += zombies
             log.error("coroutine_will_not_die", run=run_id, kept=len(self.zombies))
 
-    def want_step(self, steps: LocalSteps, work: Work) -> None:
-        """Run a step now, or as soon as there is a place for it."""
-        if self._free_steps > 0:
-            self._free_steps -= 1
-            steps.run(work)
-        else:
-            self._step_queue.append((steps, work))
-
     def step_done(self) -> None:
         """Give the place of a step to the next one that still wants it."""
-        self._free_steps += 1
-        while self._step_queue:
-            steps, work = self._step_queue.popleft()
+        self.free_steps += 1
+        while self.step_queue:
+            steps, work = self.step_queue.popleft()
             # To look for those that were cancelled as they are would cost the square of their
             # number; so they stay until it is their turn.
             if work.stage is Stage.QUEUED:
-                self._free_steps -= 1
-                steps.run(work)
+                self.free_steps -= 1
+                steps.run_queued(work)
                 return
 
     # --- what the store says ---

@@ -12,7 +12,6 @@ import structlog
 from stepwell_queue.contract import (
     Claimed,
     Finish,
-    InboxKind,
     InboxRow,
     OpenOp,
     Phase,
@@ -27,12 +26,21 @@ from stepwell_queue.contract import (
 from stepwell_queue.errors import StaleFence
 from stepwell_runtime.activation._children import Children
 from stepwell_runtime.activation._facts import Facts
+from stepwell_runtime.activation._inbox import Inbox
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps, in_order
 from stepwell_runtime.activation._timers import Timers
-from stepwell_runtime.activation._work import LARGE_WRITE, ROW_KIND, Stage, Work, due_from, waiting
+from stepwell_runtime.activation._work import (
+    RECORDED,
+    ROW_KIND,
+    RUNNING,
+    WAITING,
+    Work,
+    due_from,
+    waiting,
+)
 from stepwell_runtime.codec import DecodingError
-from stepwell_runtime.core.branch import OpState
+from stepwell_runtime.core.branch import ENDED, OPEN
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.errors import DeadlineExceeded, Diverged, WorkerCrashed
@@ -46,11 +54,30 @@ log = structlog.get_logger("stepwell")
 _encode_seqs = msgspec.msgpack.Encoder().encode
 _decode_seqs = msgspec.msgpack.Decoder(list[int]).decode
 
-_CHILD_RECORD = {Status.COMPLETED: RecordKind.CHILD_OK, Status.FAILED: RecordKind.CHILD_FAILED}
-
 
 class Activation:
     """A claimed workflow run. All methods run on the loop; nothing here waits."""
+
+    __slots__ = (
+        "__weakref__",
+        "_concluding",
+        "_inbox",
+        "children",
+        "definition",
+        "ended",
+        "execution",
+        "id",
+        "journal",
+        "never_hold",
+        "parent",
+        "retry",
+        "run",
+        "seed",
+        "steps",
+        "timers",
+        "worker",
+        "works",
+    )
 
     def __init__(self, worker: Worker, claimed: Claimed, definition: WorkflowDefinition) -> None:
         self.worker, self.definition = worker, definition
@@ -62,11 +89,11 @@ class Activation:
         self.journal = JournalWriter(worker.store, worker.clock, claimed.run, claimed.fence, self)
         self.timers = Timers(worker.clock, claimed.deadline, self._woken)
         self.steps = LocalSteps(self)
-        self.children = Children(self)
-        self._seen: set[int] = set()
+        self.children: Children | None = None  # made for the first one
+        self._inbox: Inbox | None = None  # likewise
         self._concluding = False
-        self._never_hold = False  # told to roll back, or to end: no retry can help
-        self._retry: InboxRow | None = None
+        self.never_hold = False  # told to roll back, or to end: no retry can help
+        self.retry: InboxRow | None = None
 
     @property
     def fence(self) -> int:
@@ -142,14 +169,14 @@ class Activation:
             if record.seq in voided:
                 continue
             if record.kind == RecordKind.CANCEL:
-                self._never_hold = True
+                self.never_hold = True
                 if record.name == "deadline":
                     self.timers.deadline = None
             elif record.kind == RecordKind.ROLL_BACK:
-                self._never_hold = True
+                self.never_hold = True
             elif record.kind == RecordKind.REOPEN:
                 # What was ordered after a failure does not hold for one after a retry.
-                self._never_hold = execution.cancel_name is not None
+                self.never_hold = execution.cancel_name is not None
             execution.deliver(record)
             if execution.stuck is not None:
                 return
@@ -205,76 +232,30 @@ class Activation:
             self.safely(self._absorb, execution, rows)
 
     def _absorb(self, execution: Execution, rows: Sequence[InboxRow]) -> None:
-        """Turn inbox rows into journal records, which are delivered once committed."""
         if execution.stuck is not None:
             return  # code that does not fit adds nothing to the journal
-        records: list[Record] = []
-        absorbed: list[int] = []
-        phase: int | None = None
-        size = 0
-        for row in rows:
-            if row.id in self._seen:
-                continue
-            self._seen.add(row.id)
-            if row.kind == InboxKind.RETRY:
-                self._retry = row
-                continue
-            if row.kind == InboxKind.RESUME_ROLLBACK:
-                phase = Phase.ROLLING_BACK
-            if size > LARGE_WRITE:
-                self._append_absorbed(records, absorbed, phase)
-                records, absorbed, size = [], [], 0
-            records.append(self._inbox_record(row))
-            absorbed.append(row.id)
-            size += len(row.value)
-        if records:
-            self._append_absorbed(records, absorbed, phase)
-
-    def _append_absorbed(
-        self, records: list[Record], absorbed: list[int], phase: int | None
-    ) -> None:
-        self.journal.append(
-            records, closed=[r.path for r in records if r.path], absorbed=absorbed, phase=phase
-        )
-
-    def _inbox_record(self, row: InboxRow) -> Record:
-        record, kind = self.journal.record, row.kind
-        if kind == InboxKind.SIGNAL:
-            return record(RecordKind.SIGNAL, "", row.name, row.value)
-        if kind == InboxKind.CANCEL:
-            self._never_hold = True
-            return record(RecordKind.CANCEL, "", "cancel", row.value)
-        if kind == InboxKind.CHILD_ENDED:
-            word = _CHILD_RECORD.get(Status(row.status), RecordKind.CHILD_CANCELLED)
-            work = self.works.get(row.path)
-            if work is None or work.child_id != row.name:
-                # Detached, or nobody waits for it any more: at its path another one may run since.
-                return record(word, "", row.name, row.value)
-            work.stage = Stage.RECORDED
-            return record(word, row.path, work.op.name, row.value)
-        if kind == InboxKind.ROLL_BACK:
-            self._never_hold = True
-            return record(RecordKind.ROLL_BACK, "", row.name, row.value)
-        assert kind == InboxKind.RESUME_ROLLBACK
-        return record(RecordKind.REOPEN, "", "resume_rollback")
+        if self._inbox is None:
+            self._inbox = Inbox(self)
+        self._inbox.absorb(rows)
 
     def committed(self, records: Sequence[Record]) -> None:
         """Deliver records that are durable now, one at a time, and go on."""
-        if not self.ended:
-            self.safely(self._deliver, records)
-
-    def _deliver(self, records: Sequence[Record]) -> None:
         execution = self.execution
-        assert execution is not None
-        for record in records:
-            if record.path:
-                self.works.pop(record.path, None)
-            begun = clock()
-            execution.deliver(record)
-            self._turn_over(begun)
-            if execution.stuck is None:
+        if self.ended or execution is None:
+            return
+        try:
+            for record in records:
+                if record.path:
+                    self.works.pop(record.path, None)
+                begun = clock()
+                execution.deliver(record)
+                if clock() - begun > WORKFLOW_TURN:
+                    self._turn_over(begun)
                 # Each delivery has its effects before the next, as it has after a crash.
                 self._follow(execution)
+            self._go_on(execution)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._broke(error)
 
     def _turn_over(self, begun: float) -> None:
         seconds = clock() - begun
@@ -318,11 +299,11 @@ class Activation:
             execution.forget()
             self.worker.bury(execution.zombies, self.id)
         self.works.clear()
-        del self.journal, self.timers, self.steps, self.children
+        del self.journal, self.timers, self.steps, self.children, self._inbox
 
     @property
     def running_names(self) -> list[str]:
-        return [work.op.name for work in self.works.values() if work.stage is Stage.RUNNING]
+        return [work.op.name for work in self.works.values() if work.stage is RUNNING]
 
     def _woken(self) -> None:
         self.safely(_nothing)
@@ -334,61 +315,65 @@ class Activation:
         """
         try:
             change(*args)
-            self._pump()
-        except Exception as error:
-            # Logged last: a processor of the user's that raises must not leave the run as it is.
-            if not self.ended and not self._concluding:
-                self._settle(Status.STUCK, error)
-            log.exception("activation_broke", run=self.id)
+            execution = self.execution
+            if not self.ended and execution is not None:
+                self._follow(execution)
+                self._go_on(execution)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        # Logged last: a processor of the user's that raises must not leave the run as it is.
+        if not self.ended and not self._concluding:
+            self._settle(Status.STUCK, error)
+        log.error("activation_broke", run=self.id, exc_info=error)
 
     # --- the pump ---
 
-    def _pump(self) -> None:
-        """Carry out whatever the code has asked for.
-
-        Conclude, park or hand back when nothing else is left to do.
-        """
-        execution = self.execution
-        if self.ended or execution is None:
-            return
-        if execution.stuck is not None:
-            if not self.journal.in_flight and not self._concluding:
-                self._settle(Status.STUCK, execution.stuck)
-            return
-        self._follow(execution)
-        if not self._concluding:
-            self._go_on(execution)
-
     def _follow(self, execution: Execution) -> None:
         """End what the code no longer waits for, and begin what it has asked for."""
+        if execution.stuck is not None:
+            return
         if execution.withdrawn:
             self._withdraw(execution)
         if execution.opened:
+            works, steps = self.works, self.steps
             for op in execution.take_opened():
-                work = self.works[op.path] = Work(op)
-                self._begin(work)
+                work = works[op.path] = Work(op)
+                if op.kind == "step" and op.state is OPEN:
+                    steps.queue(work)
+                else:
+                    self._begin(work)
 
     def _go_on(self, execution: Execution) -> None:
-        if self.timers.active:
+        """Carry out what is due, and conclude, park or hand back when nothing is left to do."""
+        journal, steps, timers = self.journal, self.steps, self.timers
+        if execution.stuck is not None:
+            if not journal.in_flight and not self._concluding:
+                self._settle(Status.STUCK, execution.stuck)
+            return
+        if self._concluding:
+            return
+        if timers.active:
             self._fire_due(execution)
-        if self.children.gathered:
+        if self.children is not None and self.children.gathered:
             self.children.submit()
-        if self.steps.running or self.steps.queued or self.journal.in_flight:
-            if self.journal.has_changes:
-                self.journal.append(())
-            if self.timers.active:
-                self.timers.arm()
+        if steps.running or steps.queued or journal.in_flight:
+            if journal.has_changes:
+                journal.append(())
+            if timers.active:
+                timers.arm()
         else:
             self._rest(execution)
 
     def _begin(self, work: Work) -> None:
         kind = work.op.kind
-        if work.op.state is OpState.ENDED:
+        if work.op.state is ENDED:
             self.forget(work)
         elif kind == "step":
             self.steps.begin(work)
         elif kind in ("child", "remote", "start"):
-            self.children.begin(work)
+            self._its_children().begin(work)
         elif work.due is not None:
             if work.row:
                 self.timers.note(work.due)
@@ -397,6 +382,11 @@ class Activation:
                 # a worker is long past.
                 work.due = due_from(work.op, self.worker.clock.now())
                 self.open_row(work)
+
+    def _its_children(self) -> Children:
+        if self.children is None:
+            self.children = Children(self)
+        return self.children
 
     def open_row(self, work: Work) -> None:
         """Store the operation with the next write."""
@@ -413,12 +403,12 @@ class Activation:
     def _withdraw(self, execution: Execution) -> None:
         for op in execution.take_withdrawn():
             work = self.works.get(op.path)
-            if work is None or work.stage is Stage.RECORDED:
+            if work is None or work.stage is RECORDED:
                 continue
             if op.kind == "step":
                 self.steps.withdraw(work)
             elif op.kind in ("child", "remote", "start"):
-                self.children.withdraw(work)
+                self._its_children().withdraw(work)
             else:
                 self.forget(work)
 
@@ -430,13 +420,13 @@ class Activation:
         if timers.deadline is not None and timers.deadline <= now:
             timers.deadline = None
             if execution.outcome is None:
-                self._never_hold = True
+                self.never_hold = True
                 self.journal.append((self.journal.record(RecordKind.CANCEL, "", "deadline"),))
         timers.earliest = None
         waiting = [
             (work.due, work)
             for work in self.works.values()
-            if work.stage is Stage.WAITING and work.due is not None
+            if work.stage is WAITING and work.due is not None
         ]
         if len(waiting) > 1:
             # the shorter of two sleeps ends first, however late it is
@@ -447,7 +437,7 @@ class Activation:
             elif work.op.kind == "step":
                 self.steps.queue(work)
             elif work.op.kind in ("sleep", "wait"):
-                work.stage = Stage.RECORDED
+                work.stage = RECORDED
                 record = self.journal.record(RecordKind.TIMER, work.op.path, work.op.name)
                 self.journal.append((record,), closed=(work.op.path,) if work.row else ())
 
@@ -455,11 +445,11 @@ class Activation:
 
     def _rest(self, execution: Execution) -> None:
         """Nothing runs and nothing is on its way: reopen, conclude, hand back, or park."""
-        if self._retry is not None:
+        if self.retry is not None:
             if self.journal.has_changes:
                 self.journal.append(())
             else:
-                self._reopen(execution, self._retry)
+                self._reopen(execution, self.retry)
         elif execution.outcome is not None and (
             not execution.rolling_back or execution.rolled_back
         ):
@@ -487,7 +477,7 @@ class Activation:
             if (
                 outcome.verdict == "failed"
                 and self.definition.on_failure == "hold"
-                and not self._never_hold
+                and not self.never_hold
             ):
                 if self.journal.has_changes:
                     self.journal.append(())  # what is over must not meet the code after a retry
@@ -536,7 +526,7 @@ class Activation:
 
     def _reopen(self, execution: Execution, row: InboxRow) -> None:
         """Void what stands in the way of a retry, and be claimed anew."""
-        self._concluding, self._retry = True, None
+        self._concluding, self.retry = True, None
         record = self.journal.record(
             RecordKind.REOPEN, "", "retry", _encode_seqs(execution.retry_voids())
         )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
-from stepwell_runtime.activation._work import LARGE_WRITE, Stage, Work
+from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED, Work
 from stepwell_runtime.codec import PayloadTooLarge
-from stepwell_runtime.core.branch import CallOp, OpState
+from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp
 from stepwell_runtime.launch import child_id, derived_nonce, pack_arguments
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ class Children:
         """Gather a child that the code has asked for, or take up one that exists already."""
         op = work.op
         if work.row:
-            if op.state is OpState.SETTLING:
+            if op.state is SETTLING:
                 self._activation.journal.cancel_child(work.child_id)
             return
-        if op.state is OpState.SETTLING and op.kind != "start":
+        if op.state is SETTLING and op.kind != "start":
             # Never stored, so never started: nothing to cancel, nothing to wait for.
             # A detached child may exist without a row; cancel does not reach it, so it is started.
             self._append(work, RecordKind.CHILD_CANCELLED, b"")
@@ -53,10 +53,10 @@ class Children:
             return
         if work.row:
             self._activation.journal.cancel_child(work.child_id)
-        elif work.op.state is OpState.SETTLING:
+        elif work.op.state is SETTLING:
             self.gathered = [one for one in self.gathered if one[0] is not work]
             self._append(work, RecordKind.CHILD_CANCELLED, b"")
-        if work.op.state is OpState.ENDED:
+        if work.op.state is ENDED:
             self.gathered = [one for one in self.gathered if one[0] is not work]
             self._activation.forget(work)
 
@@ -117,7 +117,7 @@ class Children:
         taken = named[1:] or named  # where several want one new id, the first may have it
         for work, row in gathered:
             work.row = False
-            if work.op.state is not OpState.OPEN and work.op.kind != "start":
+            if work.op.state is not OPEN and work.op.kind != "start":
                 self.withdraw(work)
             elif work in taken:
                 self._fail(work, error)
@@ -130,6 +130,6 @@ class Children:
         self._append(work, RecordKind.CHILD_FAILED, data)
 
     def _append(self, work: Work, kind: RecordKind, value: bytes) -> None:
-        work.stage = Stage.RECORDED
+        work.stage = RECORDED
         journal = self._activation.journal
         journal.append((journal.record(kind, work.op.path, work.op.name, value),))

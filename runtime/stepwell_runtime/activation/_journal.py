@@ -6,10 +6,12 @@ The changes of open operations that gather between them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from stepwell_queue.clock import Clock
 from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, RecordKind, Store, Verb
+from stepwell_runtime.core.branch import CallOp
 
 Answered = Callable[[Any], None]
 
@@ -22,7 +24,10 @@ class Reader(Protocol):
 
 
 class JournalWriter:
-    """Numbers records, gathers changes, and counts what is on its way."""
+    """Numbers records, gathers changes, and counts what is on its way.
+
+    `has_changes`: something is gathered that has to ride with a write.
+    """
 
     __slots__ = (
         "_cancels",
@@ -33,6 +38,7 @@ class JournalWriter:
         "_store",
         "fence",
         "had_rows",
+        "has_changes",
         "in_flight",
         "next_seq",
         "run",
@@ -44,9 +50,10 @@ class JournalWriter:
         self.next_seq = 0
         self.in_flight = 0
         self.had_rows = False
-        self._opened: list[OpenOp] = []
-        self._closed: list[str] = []
-        self._cancels: list[str] = []
+        self.has_changes = False
+        self._opened: list[OpenOp] | None = None
+        self._closed: list[str] | None = None
+        self._cancels: list[str] | None = None
 
     def record(self, kind: RecordKind, path: str, name: str, value: bytes = b"") -> Record:
         """Return the next record, which must be appended at once."""
@@ -54,38 +61,27 @@ class JournalWriter:
         self.next_seq += 1
         return record
 
-    def step_record(
-        self,
-        kind: RecordKind,
-        path: str,
-        name: str,
-        value: bytes,
-        attempt: int,
-        started: float,
-        digest: int,
-    ) -> Record:
-        record = Record(
-            self.next_seq, kind, path, name, value, self._clock.now(), attempt, started, digest
-        )
-        self.next_seq += 1
-        return record
-
     # --- changes that ride with the next write ---
 
     def open(self, row: OpenOp) -> None:
+        self.has_changes = True
+        if self._opened is None:
+            self._opened = []
         self._opened.append(row)
 
     def close(self, path: str) -> None:
+        self.has_changes = True
         if self._opened:
             self.drop_opened((path,))
+        if self._closed is None:
+            self._closed = []
         self._closed.append(path)
 
     def cancel_child(self, id: str) -> None:
+        self.has_changes = True
+        if self._cancels is None:
+            self._cancels = []
         self._cancels.append(id)
-
-    @property
-    def has_changes(self) -> bool:
-        return bool(self._opened or self._closed or self._cancels)
 
     @property
     def has_cancels(self) -> bool:
@@ -97,11 +93,12 @@ class JournalWriter:
         """Whether nothing but records was ever written for this run."""
         return not (self.had_rows or self._opened or self._closed)
 
-    def _take_changes(self) -> tuple[list[OpenOp], list[str], list[str]]:
-        changes = self._opened, self._closed, self._cancels
-        if changes != ([], [], []):
+    def _take_changes(self) -> tuple[Sequence[OpenOp], Sequence[str], Sequence[str]]:
+        changes = self._opened or (), self._closed or (), self._cancels or ()
+        if self.has_changes:
             self.had_rows = True
-            self._opened, self._closed, self._cancels = [], [], []
+            self.has_changes = False
+            self._opened = self._closed = self._cancels = None
         return changes
 
     # --- writes ---
@@ -115,9 +112,9 @@ class JournalWriter:
         phase: int | None = None,
     ) -> None:
         """Write records together with all gathered changes; they are delivered once committed."""
-        if closed and self._opened:
-            self.drop_opened(closed)  # what opens and ends with one write is never stored
-        if self._opened or self._closed or self._cancels:
+        if self.has_changes:
+            if closed and self._opened:
+                self.drop_opened(closed)  # what opens and ends with one write is never stored
             opened, more_closed, cancels = self._take_changes()
             closed = [*more_closed, *closed]
             verb = Append(
@@ -126,15 +123,30 @@ class JournalWriter:
         else:
             verb = Append(self.run, self.fence, records, closed, (), absorbed, (), (), phase)
         self.in_flight += 1
+        self._store.submit(verb, partial(self._appended, records))
 
-        def answered(answer: Exception | None) -> None:
-            self.in_flight -= 1
-            if answer is None:
-                self._reader.committed(records)
-            else:
-                self._reader.refused(answer)
+    def append_step(
+        self, kind: int, op: CallOp, value: bytes, attempt: int, started: float, row: bool
+    ) -> None:
+        """Write the record of a step; `row`: an open operation is stored for it."""
+        record = Record(
+            self.next_seq, kind, op.path, op.name, value, self._clock.now(), attempt, started,
+            op.digest,
+        )  # fmt: skip
+        self.next_seq += 1
+        if row or self.has_changes:
+            self.append((record,), closed=(op.path,) if row else ())
+            return
+        self.in_flight += 1
+        records = (record,)
+        self._store.submit(Append(self.run, self.fence, records), partial(self._appended, records))
 
-        self._store.submit(verb, answered)
+    def _appended(self, records: Sequence[Record], answer: Exception | None) -> None:
+        self.in_flight -= 1
+        if answer is None:
+            self._reader.committed(records)
+        else:
+            self._reader.refused(answer)
 
     def append_children(
         self,
@@ -152,7 +164,8 @@ class JournalWriter:
 
     def drop_opened(self, paths: Collection[str]) -> None:
         """Forget rows that were gathered but must not be written."""
-        self._opened = [row for row in self._opened if row.path not in paths]
+        self._opened = [row for row in self._opened or () if row.path not in paths]
+        self.has_changes = bool(self._opened or self._closed or self._cancels)
 
     def park(self, due: float | None, waiting: str, answered: Answered) -> None:
         opened, closed, _ = self._take_changes()
@@ -168,9 +181,8 @@ class JournalWriter:
 
     def _counted(self, verb: Verb[Any], answered: Answered) -> None:
         self.in_flight += 1
+        self._store.submit(verb, partial(self._count, answered))
 
-        def count(answer: Any) -> None:
-            self.in_flight -= 1
-            answered(answer)
-
-        self._store.submit(verb, count)
+    def _count(self, answered: Answered, answer: Any) -> None:
+        self.in_flight -= 1
+        answered(answer)

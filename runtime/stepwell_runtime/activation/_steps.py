@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from stepwell_queue.contract import RecordKind
-from stepwell_runtime.activation._work import Stage, Work
+from stepwell_runtime.activation._work import QUEUED, RECORDED, RUNNING, WAITING, Work
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.codec import SerializationError
-from stepwell_runtime.core.branch import CallOp, Op, OpState
+from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp, Op
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
 
 log = structlog.get_logger("stepwell")
+_STEP_OK = int(RecordKind.STEP_OK)
 
 
 class LocalSteps:
@@ -41,7 +43,7 @@ class LocalSteps:
 
         A cut, a wait for its next attempt, or an attempt.
         """
-        if work.op.state is OpState.SETTLING and not work.begun:
+        if work.op.state is SETTLING and not work.begun:
             self._cut(work)
         elif work.row and work.due is not None and work.due > self._worker.clock.now():
             self._activation.timers.note(work.due)
@@ -49,71 +51,83 @@ class LocalSteps:
             self.queue(work)
 
     def queue(self, work: Work) -> None:
-        if not self.leaving:
-            work.stage = Stage.QUEUED
+        """Run a step now, or as soon as the worker has a place for it."""
+        if self.leaving:
+            return
+        worker = self._worker
+        if worker.free_steps > 0:
+            worker.free_steps -= 1
+            self._run(work)
+        else:
+            work.stage = QUEUED
             self.queued += 1
-            self._worker.want_step(self, work)
+            worker.step_queue.append((self, work))
 
     def unqueue(self, work: Work) -> None:
-        if work.stage is Stage.QUEUED:
-            work.stage = Stage.WAITING
+        if work.stage is QUEUED:
+            work.stage = WAITING
             self.queued -= 1
 
-    def run(self, work: Work) -> None:
-        """Begin an attempt; the worker has a free place for it."""
+    def run_queued(self, work: Work) -> None:
+        """The worker has a place for a step that was queued."""
+        self.queued -= 1
+        self._run(work)
+
+    def _run(self, work: Work) -> None:
         op, activation, worker = work.op, self._activation, self._worker
         assert isinstance(op, CallOp)
         definition, timeout = op.definition, op.options.timeout
         if timeout is None:
             assert isinstance(definition, StepDefinition)
             timeout = definition.timeout
-        self.queued -= 1
         try:
             args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
         except Exception as error:  # noqa: BLE001 - it may be another run's end that called here
-            work.stage = Stage.WAITING
+            work.stage = WAITING
             worker.step_done()
             activation.refused(error)
             return
         scope = StepScope(
             activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
         )
-        started = worker.clock.now()
-
-        def ended(value: Any, error: BaseException | None) -> None:
-            self._ended(work, started, value, error)
-
-        work.attempt = Attempt(definition, args, kwargs, scope, timeout, worker.threads, ended)
-        work.stage = Stage.RUNNING
+        ended = partial(self._ended, work, worker.clock.now())
+        work.attempt = attempt = Attempt(
+            definition, args, kwargs, scope, timeout, worker.threads, ended
+        )
+        work.stage = RUNNING
         work.begun = True
         self.running += 1
-        work.attempt.begin(worker.loop, worker.lanes, op.branch.context)
+        attempt.begin(worker.loop, worker.lanes, op.branch.context)
 
     # --- ending ---
 
     def _ended(self, work: Work, started: float, value: Any, error: BaseException | None) -> None:
         self.running -= 1
         work.attempt = None
-        self._worker.step_done()
-        if self._activation.ended:
+        activation, worker = self._activation, self._worker
+        worker.step_done()
+        if activation.ended:
             return
         op = work.op
-        if error is None and op.state is not OpState.ENDED:
+        if error is None and op.state is not ENDED:
             assert isinstance(op, CallOp)
             try:
-                data = self._worker.codec.encode(value, op.definition.its_result)
+                data = worker.codec.encode(value, op.definition.its_result)
             except SerializationError as refused:
                 error = refused
             else:
+                work.stage = RECORDED
                 try:
-                    self._record(work, RecordKind.STEP_OK, data, started)
+                    activation.journal.append_step(
+                        _STEP_OK, op, data, work.failures + 1, started, work.row
+                    )
                 except Exception as broken:  # noqa: BLE001 - nobody above could tell the run
-                    self._activation.refused(broken)
+                    activation.refused(broken)
                 return
-        self._activation.safely(self._take_failure, work, started, error)
+        activation.safely(self._take_failure, work, started, error)
 
     def _take_failure(self, work: Work, started: float, error: BaseException | None) -> None:
-        if work.op.state is OpState.ENDED or error is None:
+        if work.op.state is ENDED or error is None:
             self._activation.forget(work)
         elif isinstance(error, SerializationError):
             error.add_note(f"at path {work.op.path} of run {self._activation.id!r}")
@@ -124,7 +138,7 @@ class LocalSteps:
             self._failed(work, started, error, final=False)
 
     def _postpone(self, work: Work, delay: float) -> None:
-        if work.op.state is OpState.SETTLING:
+        if work.op.state is SETTLING:
             self._cut(work)
         else:
             self._wait(work, delay)
@@ -133,7 +147,7 @@ class LocalSteps:
         work.failures += 1
         policy, op = work.policy, work.op
         data = self._worker.codec.encode_error(error, f"step {op.name!r}")
-        if final or op.state is not OpState.OPEN or not policy.wants(error, work.failures):
+        if final or op.state is not OPEN or not policy.wants(error, work.failures):
             self._record(work, RecordKind.STEP_FAILED, data, started, attempt=work.failures)
             return
         work.error = data
@@ -149,7 +163,7 @@ class LocalSteps:
         self._wait(work, delay)
 
     def _wait(self, work: Work, delay: float) -> None:
-        work.stage, work.begun = Stage.WAITING, False
+        work.stage, work.begun = WAITING, False
         work.due = self._worker.clock.now() + delay
         self._activation.open_row(work)
 
@@ -175,18 +189,17 @@ class LocalSteps:
         started: float = 0.0,
         attempt: int | None = None,
     ) -> None:
-        op, journal = work.op, self._activation.journal
-        work.stage = Stage.RECORDED
+        op = work.op
         assert isinstance(op, CallOp)
+        work.stage = RECORDED
         attempt = work.failures + 1 if attempt is None else attempt
-        record = journal.step_record(kind, op.path, op.name, value, attempt, started, op.digest)
-        journal.append((record,), closed=(op.path,) if work.row else ())
+        self._activation.journal.append_step(int(kind), op, value, attempt, started, work.row)
 
     # --- stopping ---
 
     def withdraw(self, work: Work) -> None:
         """React to the cancellation of the branch that waits for this step."""
-        if work.op.state is OpState.SETTLING:
+        if work.op.state is SETTLING:
             if not work.begun:
                 self.unqueue(work)
                 self._cut(work)
@@ -203,7 +216,7 @@ class LocalSteps:
             return
         work.attempt.drop()
         work.attempt = None
-        work.stage = Stage.WAITING
+        work.stage = WAITING
         self.running -= 1
         self._worker.step_done()
 

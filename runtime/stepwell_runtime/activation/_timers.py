@@ -8,18 +8,23 @@ from stepwell_queue.clock import Clock, Timer
 
 
 class Timers:
-    """The earliest time at which an operation, or the run's deadline, wants attention."""
+    """The earliest time at which an operation, or the run's deadline, wants attention.
 
-    __slots__ = ("_armed", "_clock", "_timer", "_wake", "deadline", "earliest")
+    `active`: there is, or has been, any time to look at.
+    """
+
+    __slots__ = ("_armed", "_clock", "_timer", "_wake", "active", "deadline", "earliest")
 
     def __init__(self, clock: Clock, deadline: float | None, wake: Callable[[], None]) -> None:
         self._clock, self._wake = clock, wake
         self.deadline = deadline  # None: there is none, or it has been told
+        self.active = deadline is not None
         self.earliest: float | None = None  # no operation is due before this
         self._timer: Timer | None = None
         self._armed: float | None = None
 
     def note(self, due: float) -> None:
+        self.active = True
         if self.earliest is None or due < self.earliest:
             self.earliest = due
 
@@ -27,11 +32,6 @@ class Timers:
         """What was due first may have been cancelled since: nobody shall be woken for it."""
         if self.earliest is not None:
             self.earliest = min((due for due in dues if due is not None), default=None)
-
-    @property
-    def active(self) -> bool:
-        """Whether there is any time to look at."""
-        return self.earliest is not None or self.deadline is not None or self._timer is not None
 
     @property
     def deadline_passed(self) -> bool:

@@ -26,6 +26,10 @@ class Stage(Enum):
     RECORDED = "recorded"  # its outcome is on its way into the journal
 
 
+WAITING, QUEUED, RUNNING, RECORDED = Stage
+"""The members, for code that runs at every step: to find one through its class costs much more."""
+
+
 class Work:
     """One open operation and how far it has come. `row`: an open operation is stored for it."""
 
@@ -43,7 +47,7 @@ class Work:
 
     def __init__(self, op: Op) -> None:
         self.op = op
-        self.stage = Stage.WAITING
+        self.stage = WAITING
         self.due = op.due
         self.row = False
         self.failures = 0
