@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -207,6 +208,13 @@ def test_many_processes_make_one_new_file_at_once(path: Path) -> None:
     db.close()
 
 
+def blanks(sql: str) -> tuple[None, ...]:
+    """As many parameters as a statement takes."""
+    return (None,) * len(
+        {number or place for place, number in enumerate(re.findall(r"\?(\d*)", sql))}
+    )
+
+
 SEEK = "SEARCH runs USING COVERING INDEX runs_ready (queue=? AND name=? AND version=? AND kind=?)"
 
 
@@ -230,8 +238,7 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (queue=? AND name=? AND vers
 async def test_hot_statements_use_their_index(path: Path, name: str, plan: list[str]) -> None:
     await open_at(path)
     db = sqlite3.connect(path)
-    parameters = (None,) * SQL[name].count("?")
-    rows = db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", parameters).fetchall()
+    rows = db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", blanks(SQL[name])).fetchall()
     steps = [row[3] for row in rows]
     db.close()
     for step in plan:
@@ -243,7 +250,7 @@ async def test_a_claim_reads_the_ready_index_and_sorts_no_backlog(path: Path) ->
     await open_at(path)
     db = sqlite3.connect(path)
     sql = SQL["claim"].format(seeks=SQL["claim_seek"])
-    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * sql.count("?")).fetchall()
+    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", blanks(sql)).fetchall()
     steps = [row[3] for row in rows]
     db.close()
     assert SEEK in steps
@@ -258,7 +265,7 @@ async def test_every_statement_is_valid(path: Path) -> None:
         if name == "info_columns":
             continue
         whole = sql.format(seeks=SQL["claim_seek"], columns=SQL["info_columns"], conditions="1")
-        db.execute(f"EXPLAIN {whole}", (None,) * whole.count("?"))
+        db.execute(f"EXPLAIN {whole}", blanks(whole))
     db.close()
 
 

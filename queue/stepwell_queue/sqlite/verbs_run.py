@@ -33,7 +33,16 @@ _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQ
 
 def append(tx: Tx, verb: Append) -> None:
     records = verb.records
-    if len(records) > 1 or verb.children:
+    if len(records) == 1 and not (
+        verb.opened
+        or verb.closed
+        or verb.absorbed
+        or verb.children
+        or verb.cancels
+        or verb.phase is not None
+    ):
+        _insert(tx, verb.run, verb.fence, records[0])
+    elif len(records) > 1 or verb.children:
         tx.execute("SAVEPOINT verb")
         try:
             _append(tx, verb)
@@ -67,24 +76,27 @@ def _append(tx: Tx, verb: Append) -> None:
 
 
 def _insert(tx: Tx, run: int, fence: int, record: Record) -> bool:
-    """Insert a record; False if it is there already."""
+    """Insert a record; False if it is there already.
+
+    Without the claim there is no fence for the record, and a record without one is refused.
+    """
     try:
         tx.execute(
             _APPEND,
             (
-                record.seq, record.kind, record.path, record.name, record.value, record.at,
-                record.attempt, record.started, record.digest, run, fence,
+                run, record.seq, record.kind, record.path, record.name, bytearray(record.value),
+                record.at, record.attempt, record.started, record.digest, fence,
             ),
         )  # fmt: skip
     except sqlite3.IntegrityError:
+        if tx.one(_HELD, (run, fence)) is None:
+            raise StaleFence(run, fence) from None
         row = tx.one(_RECORD_AT, (run, record.seq))
-        if row is not None and row[-1] == fence and Record(*row[:-1]) == record:
-            return False
         if row is None:
             raise  # no repeated seq: the record itself is malformed
-        raise StaleFence(run, fence) from None
-    if tx.cursor.rowcount != 1:
-        raise StaleFence(run, fence)
+        if row[-1] != fence or Record(*row[:-1]) != record:
+            raise StaleFence(run, fence) from None
+        return False
     return True
 
 
