@@ -88,7 +88,7 @@ def public_methods(cls: type) -> set[str]:
 
 
 def test_every_method_of_the_app_is_documented() -> None:
-    hidden = {"codec", "engine", "opened", "result_of", "send"}
+    hidden = {"codec", "engine", "opened", "send"}
     text = section("Stepwell")
     missing = [
         name
@@ -100,7 +100,7 @@ def test_every_method_of_the_app_is_documented() -> None:
 
 def test_the_blocking_app_has_the_methods_of_the_app() -> None:
     only_async = {"blocking", "codec", "definitions", "engine", "opened"}
-    hidden = {"result_of", "send"}
+    hidden = {"send"}
     expected = public_methods(stepwell.Stepwell) - only_async - hidden
     assert expected <= public_methods(stepwell.BlockingStepwell)
     assert public_methods(stepwell.Run) - {"result_type"} <= public_methods(stepwell.BlockingRun)

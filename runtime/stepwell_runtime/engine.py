@@ -12,7 +12,6 @@ from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Ask,
     CancelRun,
-    Ended,
     Prune,
     SendSignal,
     Start,
@@ -32,6 +31,7 @@ from stepwell_runtime.worker import Worker, WorkerSettings
 log = structlog.get_logger("stepwell")
 
 PRUNE_PASS = 500
+_COMPLETED = int(Status.COMPLETED)  # to read a member of an enum is slow
 
 
 class BoundCall(Protocol):
@@ -143,21 +143,24 @@ class Engine:
                 async with asyncio.timeout(timeout):
                     ended = await self.store.wait_ended(id)
         finally:
-            self._unserved.forget(waiter)
-        return self._outcome(id, ended, result_type)
+            self._unserved.awaited.pop(waiter, None)
+        if ended.status != _COMPLETED:
+            raise self._error(id, Status(ended.status), ended.value)
+        try:
+            return self.codec.read(ended.value)
+        except Exception:  # noqa: BLE001 - it is said, or mended, by what follows
+            pass
+        return self.codec.decode(ended.value, result_type, where=f"the result of run {id!r}")
 
-    def _outcome(self, id: str, ended: Ended, result_type: object) -> Any:
-        status, value = Status(ended.status), ended.value
-        if status is Status.COMPLETED:
-            return self.codec.decode(value, result_type, where=f"the result of run {id!r}")
+    def _error(self, id: str, status: Status, value: bytes) -> BaseException:
         if status is Status.STUCK:
-            raise RunStuck(id, str(self.codec.decode_error(value)))
+            return RunStuck(id, str(self.codec.decode_error(value)))
         if status is Status.HELD:
-            raise RunHeld(id, str(self.codec.decode_error(value)))
+            return RunHeld(id, str(self.codec.decode_error(value)))
         if status is Status.FAILED:
-            raise self._failure(id, value)
+            return self._failure(id, value)
         reason = self.codec.to_json(value) if value else ""
-        raise RunCancelled(id, reason if isinstance(reason, str) else "")
+        return RunCancelled(id, reason if isinstance(reason, str) else "")
 
     def _failure(self, id: str, value: bytes) -> BaseException:
         error = self.codec.decode_error(value)

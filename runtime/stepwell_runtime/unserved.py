@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+from time import monotonic
 
 import structlog
 
@@ -22,33 +22,32 @@ class Unserved:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._awaited: dict[int, tuple[str, float]] = {}  # oldest first
-        self._numbers = itertools.count()
+        self.awaited: dict[int, tuple[str, float]] = {}  # oldest first; who has it takes it out
+        self._last = 0
         self._timer: asyncio.TimerHandle | None = None
         self._looks: set[asyncio.Task[None]] = set()
 
     def watch(self, id: str) -> int:
-        """Return what to hand to `forget` when the result is there."""
-        loop = asyncio.get_running_loop()
-        number = next(self._numbers)
-        self._awaited[number] = id, loop.time() + UNSERVED_AFTER
+        """Return what to take out of `awaited` when the result is there."""
+        number = self._last = self._last + 1
+        self.awaited[number] = id, monotonic() + UNSERVED_AFTER
         if self._timer is None:
-            self._timer = loop.call_later(UNSERVED_AFTER, self._look, loop)
+            self._look_in(UNSERVED_AFTER)
         return number
 
-    def forget(self, number: int) -> None:
-        self._awaited.pop(number, None)
+    def _look_in(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _look(self) -> None:
         self._timer = None
-        now = loop.time()
-        while self._awaited:
-            number, (id, due) = next(iter(self._awaited.items()))
+        now = monotonic()
+        while self.awaited:
+            number, (id, due) = next(iter(self.awaited.items()))
             if due > now:
-                self._timer = loop.call_at(due, self._look, loop)
+                self._look_in(due - now)
                 return
-            del self._awaited[number]
-            task = loop.create_task(self._warn(id))
+            del self.awaited[number]
+            task = asyncio.get_running_loop().create_task(self._warn(id))
             self._looks.add(task)
             task.add_done_callback(self._looks.discard)
 
@@ -64,10 +63,3 @@ class Unserved:
                 hint="no live worker serves this queue with code of this name: "
                 "start one, or check queues= and include=",
             )
-
-    def close(self) -> None:
-        """Stop looking."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._awaited.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from stepwell._app.views import History, RunInfo, RunStatus
+from stepwell._options import span
 from stepwell._signals import Signal
 from stepwell_runtime.definitions import Seconds
 
@@ -34,7 +35,8 @@ class Run(Generic[R]):
         `timeout` in seconds, None = no limit; then TimeoutError, and the run goes on. Also raises
         RunFailed, RunCancelled, RunStuck, RunHeld, RunNotFound.
         """
-        found: R = await self._app.result_of(self.id, self.result_type, timeout)
+        limit = span(timeout, "timeout")
+        found: R = await self._app.engine.result(self.id, self.result_type, timeout=limit)
         return found
 
     async def info(self) -> RunInfo:

@@ -31,11 +31,6 @@ class Operations:
     def codec(self) -> Codec:
         raise NotImplementedError
 
-    async def result_of(self, id: str, result_type: Any, timeout: Seconds | None) -> Any:
-        """Wait for a result; see Run.result."""
-        limit = check.span(timeout, "timeout")
-        return await self.engine.result(id, result_type, timeout=limit)
-
     async def info(self, id: str, /) -> RunInfo:
         """Return a run as it stands. Raises RunNotFound."""
         found = await self.engine.store.info(id)
