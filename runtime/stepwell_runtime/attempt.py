@@ -28,11 +28,12 @@ _NO_ARGUMENTS: list[Any] = []
 _NO_KEYWORDS: dict[str, Any] = {}
 
 
-class Attempt:
-    """A running attempt. `ended(value, error)` is called once, on the loop, unless it was dropped.
+class Attempt(StepScope):
+    """A running attempt, which is also the scope that its function sees.
 
-    An async function is cancelled at its timeout. A plain one runs in a thread, which cannot be
-    stopped: at its timeout it is abandoned, and `current_step().cancelled` becomes true.
+    `ended(value, error)` is called once, on the loop, unless it was dropped. An async function is
+    cancelled at its timeout. A plain one runs in a thread, which cannot be stopped: at its timeout
+    it is abandoned, and `current_step().cancelled` becomes true.
     """
 
     __slots__ = (
@@ -47,7 +48,6 @@ class Attempt:
         "_timeout",
         "_timer",
         "_why",
-        "scope",
     )
 
     def __init__(
@@ -55,24 +55,34 @@ class Attempt:
         definition: Definition,
         args: list[Any],
         kwargs: dict[str, Any],
-        scope: StepScope,
         timeout: float | None,
         limiter: anyio.CapacityLimiter,
         ended: Ended,
+        run_id: str,
+        path: str,
+        attempt: int,
+        seed: str,
+        app: Any,
     ) -> None:
+        # Not through StepScope.__init__: there is one of these for each step.
+        self.run_id, self.path, self.name, self.attempt = run_id, path, definition.name, attempt
+        self._seed, self.app = seed, app
         self._definition, self._args, self._kwargs = definition, args, kwargs
-        self.scope, self._timeout, self._limiter, self._ended = scope, timeout, limiter, ended
-        self._why: str | None = None
-        self._lane: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timeout, self._limiter, self._ended = timeout, limiter, ended
+        self.cancel_event = self._why = self._lane = self._timer = None
+
+    _why: str | None
+    _lane: asyncio.Task[None] | None
+    _timer: asyncio.TimerHandle | None
+    _context: Context | None
 
     def begin(self, loop: asyncio.AbstractEventLoop, lanes: Lanes, context: Context) -> None:
         """Start in a copy of `context`, so that what the function sets there stays with it."""
         self._loop = loop
-        self._context = context.copy()
-        self._context.run(current.set, self.scope)
+        self._context = context = context.copy()
+        context.run(current.set, self)
         if not self._definition.is_async:
-            self.scope.cancel_event = threading.Event()
+            self.cancel_event = threading.Event()
         elif self._timeout is not None:
             self._start_timer()
         lanes.run(self)
@@ -93,7 +103,7 @@ class Attempt:
     def _stop(self, why: str) -> None:
         if self._why is None:
             self._why = why
-        event = self.scope.cancel_event
+        event = self.cancel_event
         if event is not None:
             event.set()
         if self._lane is not None:
@@ -106,7 +116,8 @@ class Attempt:
         """
         value: Any = None
         error: BaseException | None = None
-        if self._why is None:
+        context = self._context
+        if self._why is None and context is not None:
             self._lane = lane
             begun = clock()
             try:
@@ -117,7 +128,7 @@ class Attempt:
                 )
                 if type(call) is not CoroutineType:
                     call = _awaiting(call)
-                waits_for = self._context.run(call.send, None)
+                waits_for = context.run(call.send, None)
             except StopIteration as stop:
                 value = stop.value
             except BaseException as caught:  # noqa: BLE001 - SystemExit too is the step's failure
@@ -125,7 +136,7 @@ class Attempt:
             else:
                 self.turn_over(begun)
                 lanes.suspended()
-                return self._rest(call, waits_for, lane)
+                return self._rest(context, call, waits_for, lane)
             if clock() - begun > STEP_TURN:
                 self.turn_over(begun)
         else:
@@ -137,12 +148,16 @@ class Attempt:
         return None
 
     async def _rest(
-        self, call: Coroutine[Any, Any, Any], waits_for: Any, lane: asyncio.Task[None]
+        self,
+        context: Context,
+        call: Coroutine[Any, Any, Any],
+        waits_for: Any,
+        lane: asyncio.Task[None],
     ) -> None:
         value: Any = None
         error: BaseException | None = None
         try:
-            value = await _Turns(self, self._context, call, waits_for)
+            value = await _Turns(self, context, call, waits_for)
         except BaseException as caught:  # noqa: BLE001 - as above
             error = caught
         try:
@@ -151,7 +166,7 @@ class Attempt:
             error = None  # as above
 
     def _over(self, value: Any, error: BaseException | None, lane: asyncio.Task[None]) -> None:
-        self._lane = None
+        self._lane = self._context = None  # the context holds this in turn
         self._args, self._kwargs = _NO_ARGUMENTS, _NO_KEYWORDS
         if self._timer is not None:
             self._timer.cancel()
@@ -174,8 +189,8 @@ class Attempt:
 
     def turn_over(self, begun: float) -> None:
         seconds = clock() - begun
-        if seconds > STEP_TURN and self.scope.cancel_event is None:  # not in a thread
-            step_blocked(self.scope, seconds)
+        if seconds > STEP_TURN and self.cancel_event is None:  # not in a thread
+            step_blocked(self, seconds)
 
     def _cancelled_itself(self, error: BaseException) -> None:
         ended, self._ended = self._ended, _nobody

@@ -23,7 +23,6 @@ from stepwell_runtime.definitions import StepDefinition, TaskDefinition
 from stepwell_runtime.errors import DeadlineExceeded, RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments, lasting_id
 from stepwell_runtime.policy import Policy
-from stepwell_runtime.scope import StepScope
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
@@ -103,22 +102,18 @@ class Job:
             self._fail(error)
             return
         lasting = lasting_id(claimed.id) if of_step else claimed.id
-        scope = StepScope(
-            claimed.parent_id if of_step and claimed.parent_id else claimed.id,
-            claimed.parent_path or "",
-            definition.name,
-            claimed.attempts + 1,
-            f"{lasting}/{claimed.nonce}/{claimed.generation}",
-            worker.app,
-        )
         self._attempt = Attempt(
             definition,
             args,
             kwargs,
-            scope,
             self._policy.timeout if claimed.options else definition.timeout,
             worker.threads,
             self._attempt_ended,
+            claimed.parent_id if of_step and claimed.parent_id else claimed.id,
+            claimed.parent_path or "",
+            claimed.attempts + 1,
+            f"{lasting}/{claimed.nonce}/{claimed.generation}",
+            worker.app,
         )
         self._attempt.begin(worker.loop, worker.lanes, worker.context)
 

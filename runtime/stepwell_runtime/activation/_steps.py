@@ -16,7 +16,6 @@ from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp, Op
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
-from stepwell_runtime.scope import StepScope
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -87,12 +86,18 @@ class LocalSteps:
             worker.step_done()
             activation.refused(error)
             return
-        scope = StepScope(
-            activation.id, op.path, op.name, work.failures + 1, activation.seed, worker.app
-        )
-        ended = partial(self._ended, work, worker.clock.now())
         work.attempt = attempt = Attempt(
-            definition, args, kwargs, scope, timeout, worker.threads, ended
+            definition,
+            args,
+            kwargs,
+            timeout,
+            worker.threads,
+            partial(self._ended, work, worker.clock.now()),
+            activation.id,
+            op.path,
+            work.failures + 1,
+            activation.seed,
+            worker.app,
         )
         work.stage = RUNNING
         work.begun = True

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op | None:
     """Return the operation to wait for, or None when the branch can go on at once.
 
-    Raises SerializationError when the arguments cannot be stored.
+    Raises SerializationError when a default cannot be stored.
     """
-    if isinstance(command, CallCommand):
-        return _call(execution, branch, command, path)
     if isinstance(command, SleepCommand):
         op = Op(path, "sleep", "sleep", command, branch, execution.seq)
         op.due = command.until if command.delay is None else execution.now + command.delay
@@ -42,7 +40,8 @@ def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op
     return None
 
 
-def _call(execution: Execution, branch: Branch, command: CallCommand, path: str) -> Op:
+def call_op(execution: Execution, branch: Branch, command: CallCommand, path: str) -> Op:
+    """Return the operation that a call becomes. Raises SerializationError."""
     definition = command.definition
     if isinstance(command, StepCommand):
         kind = "remote" if (command.options.queue or definition.queue) is not None else "step"

@@ -16,7 +16,7 @@ from typing import Any
 
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
-from stepwell_runtime.core.asking import ask
+from stepwell_runtime.core.asking import ask, call_op
 from stepwell_runtime.core.branch import (
     ENDED,
     SETTLING,
@@ -256,29 +256,30 @@ class Execution:
             raise Diverged(path, described(record), "nothing there")
         if kind not in FITTING.get(op.kind, ()) or record.name != op.name:
             raise Diverged(path, described(record), f"{op.kind} {op.name!r}")
-        # What failed while its branch was being cancelled got no retries, so it counts as cut.
-        cut = op.state is SETTLING and kind not in SUCCEEDED
-        self.delivered.append((record.seq, op.opened_after, cut))
+        if isinstance(op, CallOp) and kind in RETURNED:
+            self.delivered.append((record.seq, op.opened_after, False))
+            definition = op.definition
+            try:
+                value = self.codec.read(record.value)
+            except Exception:  # noqa: BLE001 - found by its annotation, or refused with a better word
+                value = self.codec.decode(
+                    record.value, definition.result_type, where=definition.its_result
+                )
+            error = None
+            if isinstance(definition, StepDefinition) and definition.compensate is not None:
+                error = self._register_own_undo(definition.compensate, value)
+        else:
+            # What failed while its branch was being cancelled got no retries: it counts as cut.
+            cut = op.state is SETTLING and kind not in SUCCEEDED
+            self.delivered.append((record.seq, op.opened_after, cut))
+            value, error = self._decoded(op, record)
         if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
             self.other_arguments.append(op)
-        if kind in RETURNED:
-            assert isinstance(op, CallOp)
-            value, error = self._returned(op, record.value)
-        else:
-            value, error = self._decoded(op, record)
-        self.end(op)
+        op.state = ENDED
+        del self.ops[path]
+        self._ended.add(path)
         self._drive(op.branch, value, error)
         error = None  # its traceback may hold this frame, which would be a cycle
-
-    def _returned(self, op: CallOp, data: bytes) -> Resumed:
-        definition = op.definition
-        try:
-            value = self.codec.read(data)
-        except Exception:  # noqa: BLE001 - found by its annotation, or refused with a better word
-            value = self.codec.decode(data, definition.result_type, where=definition.its_result)
-        if isinstance(definition, StepDefinition) and definition.compensate is not None:
-            return value, self._register_own_undo(definition.compensate, value)
-        return value, None
 
     def _decoded(self, op: Op, record: Record) -> Resumed:
         kind = record.kind
@@ -450,12 +451,13 @@ class Execution:
         set_asyncgen_hooks(self._note_generator, finish_generator)
         _set_running_loop(self._guard)  # type: ignore[arg-type]  # stands in for the loop, by design
         try:
-            self._advance(branch, value, error)
-            error = None  # as above
-            while self._ready and self.stuck is None:
+            while True:
+                if not branch.done:
+                    self._advance(branch, value, error)
+                error = None  # as above
+                if not self._ready or self.stuck is not None:
+                    return
                 branch, value, error = self._ready.popleft()
-                self._advance(branch, value, error)
-                error = None
         finally:
             _set_running_loop(self._loop)
             set_asyncgen_hooks(*self._hooks)
@@ -466,28 +468,24 @@ class Execution:
         self._generators.append(generator)
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
-        if branch.done:
-            return
-        branch.waiting = None
+        branch.waiting = failure = result = command = None
         coroutine = branch.coroutine
-        failure: BaseException | None = None
-        result: Any = None
-        command: Any = None
         try:
-            command = (
-                branch.context.run(coroutine.send, value)
-                if error is None
-                else branch.context.run(coroutine.throw, error)
-            )
+            if error is None:
+                command = branch.context.run(coroutine.send, value)
+            else:
+                command = branch.context.run(coroutine.throw, error)
         except StopIteration as stop:
             result = stop.value
         except BaseException as caught:  # noqa: BLE001 - whatever user code raises is its outcome
             failure = caught
         error = None
-        if self._guard.violation is not None:
-            self.stuck = self._guard.violation
+        violation = self._guard.violation
+        if violation is not None:
+            self.stuck = violation
         elif command is not None:
             self._ask(branch, command)
+            return
         elif failure is None and not is_over(coroutine):
             self.stuck = foreign_await(command)
         else:
@@ -509,14 +507,16 @@ class Execution:
             open_group(self, branch, command, path)
             return
         try:
-            op = ask(self, branch, command, path)
+            if isinstance(command, CallCommand):
+                op: Op | None = call_op(self, branch, command, path)
+            else:
+                op = ask(self, branch, command, path)
         except Exception as error:  # noqa: BLE001 - arguments that cannot be encoded: raised there
             self._ended.add(path)
             self.resume(branch, None, error)
             return
         if op is not None:
-            branch.waiting = op
-            self.ops[path] = op
+            branch.waiting = self.ops[path] = op
             self.opened.append(op)
 
     def answered(self, branch: Branch, path: str, outcome: Resumed) -> None:
