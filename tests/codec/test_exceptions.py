@@ -8,6 +8,7 @@ import json
 import subprocess
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ from typing import Any, Self
 import pydantic
 import pytest
 
+import stepwell_runtime.errors
 from stepwell_runtime.codec import Codec, DecodingError, PayloadTooLarge, SerializationError
 from stepwell_runtime.errors import RetryLater, StepFailed
 from tests.codec.conftest import Deploy
@@ -395,6 +397,19 @@ class TestInfo:
         assert info.cause is not None
         assert info.cause.type == "KeyError"
 
+    def test_the_runtime_that_called_the_code_is_left_out(self, codec: Codec) -> None:
+        def fail() -> None:
+            in_runtime(called)
+
+        def called() -> None:
+            raise Coded("m", 7)
+
+        names = functions_of(codec, in_runtime, in_runtime, fail)
+        assert names == ["fail", "run", "called"]
+
+    def test_what_the_runtime_itself_raised_is_shown(self, codec: Codec) -> None:
+        assert functions_of(codec, in_runtime, in_runtime, int, "x") == ["run", "run"]
+
     def test_members_of_a_group_are_shown(self, codec: Codec) -> None:
         info = codec.error_info(codec.encode_error(ExceptionGroup("g", [Coded("a", 1)]), "here"))
         assert [member.type for member in info.members] == ["Coded"]
@@ -409,6 +424,29 @@ class TestInfo:
     def test_a_stored_exception_is_not_taken_for_a_value(self, codec: Codec) -> None:
         with pytest.raises(DecodingError):
             codec.decode(codec.encode_error(ValueError("x"), "here"))
+
+
+def made_in_runtime() -> Callable[..., Any]:
+    made: dict[str, Callable[..., Any]] = {}
+    source = "def run(function, *args): return function(*args)"
+    exec(compile(source, stepwell_runtime.errors.__file__, "exec"), made)
+    return made["run"]
+
+
+in_runtime = made_in_runtime()
+"""Calls a function; its frame is of a file of the runtime."""
+
+
+def functions_of(codec: Codec, function: Callable[..., Any], *args: object) -> list[str]:
+    """The frames that are stored of what the function raises."""
+    data = b""
+    try:
+        function(*args)
+    except (Coded, ValueError) as error:
+        traceback = error.__traceback__
+        error.__traceback__ = traceback and traceback.tb_next  # without this one
+        data = codec.encode_error(error, "here")
+    return [function.rpartition(".")[2] for _, _, function in codec.error_info(data).frames]
 
 
 class Held:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from stepwell_runtime.codec import _tags as tags
-from stepwell_runtime.codec._exceptions import describe_stored
+from stepwell_runtime.codec._exceptions import describe_stored, read_inner
 from stepwell_runtime.codec._read import pairs
 from stepwell_runtime.codec._refs import type_of
 
@@ -129,7 +129,7 @@ def _moment(data: memoryview) -> str:
 
 
 def _error(data: memoryview) -> Any:
-    info = describe_stored(msgspec.msgpack.decode(data))
+    info = describe_stored(read_inner(data))
     return {
         "error": f"{info.module}.{info.type}".removeprefix("builtins."),
         "message": info.message,

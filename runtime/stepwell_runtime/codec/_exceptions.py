@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType
-from typing import Any, Final, cast
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -26,7 +27,8 @@ MAX_TEXT: Final = 16_384
 
 _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
 
-_encoder = msgspec.msgpack.Encoder()
+_NO_ATTRIBUTES: Final = msgspec.msgpack.encode({})
+_OURS: Final = str(Path(__file__).parent.parent) + os.sep
 
 # Thrown into a coroutine they would end it, or become a RuntimeError, instead of being caught.
 _CONTROL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
@@ -64,10 +66,33 @@ class ErrorInfo:
     members: tuple[ErrorInfo, ...] = field(default=())
 
 
+class Stored(msgspec.Struct, omit_defaults=True):
+    """An exception as it is written; those behind it are within."""
+
+    type: str
+    module: str
+    message: str
+    notes: list[str]
+    frames: list[tuple[str, int, str]]
+    ref: str | None = None
+    args: bytes = b""
+    attrs: bytes = b""
+    why: str | None = None
+    """Why it comes back as StepFailed; None = `ref`, `args` and `attrs` are what it is made of."""
+    suppress: bool = False
+    cause: Stored | None = None
+    context: Stored | None = None
+    members: list[Stored] | None = None
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder().decode
+
+
 def store_error(error: BaseException, where: str, limit: int) -> bytes:
     for content_limit, chain in ((limit, MAX_CHAIN), (0, MAX_CHAIN), (0, 0)):
         described = _Description(where, content_limit).of(error, chain)
-        data = _encoder.encode(Ext(tags.ERROR, _encoder.encode(described)))
+        data = _encode(Ext(tags.ERROR, _encode(described)))
         if len(data) <= limit:
             break
     return data
@@ -76,58 +101,55 @@ def store_error(error: BaseException, where: str, limit: int) -> bytes:
 class _Description:
     """One exception with those behind it, each once, as plain data."""
 
+    __slots__ = ("_left", "_limit", "_seen", "_where")
+
     def __init__(self, where: str, limit: int) -> None:
         self._where = where
         self._limit = limit
         self._seen: set[int] = set()
         self._left = MAX_MEMBERS
 
-    def of(self, error: BaseException, chain: int) -> dict[str, Any]:
+    def of(self, error: BaseException, chain: int) -> Stored:
         self._seen.add(id(error))
-        cls = type(error)
-        described: dict[str, Any] = {
-            "type": _clean(cls.__qualname__),
-            "module": _clean(cls.__module__),
-            "message": _message(error),
-            "notes": _notes(error),
-            "frames": _frames(error),
-            **self._contents(error),
-        }
-        if error.__suppress_context__:
-            described["suppress"] = True
-        for key, linked in (("cause", error.__cause__), ("context", error.__context__)):
-            if linked is not None and chain and id(linked) not in self._seen:
-                described[key] = self.of(linked, chain - 1)
-        members = _members(error)
-        if members is not None:
-            described["members"] = self._members(members, described, chain)
-        return described
+        kind = _kind_of(type(error))
+        stored = Stored(kind.name, kind.module, _message(error), _notes(error), _frames(error))
+        self._add_contents(stored, error, kind)
+        stored.suppress = error.__suppress_context__
+        cause, context = error.__cause__, error.__context__
+        if cause is not None and chain and id(cause) not in self._seen:
+            stored.cause = self.of(cause, chain - 1)
+        if context is not None and chain and id(context) not in self._seen:
+            stored.context = self.of(context, chain - 1)
+        if kind.is_group:
+            stored.members = self._members(error, stored, chain)
+        return stored
 
-    def _members(
-        self, members: tuple[BaseException, ...], described: dict[str, Any], chain: int
-    ) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _members(self, group: Any, stored: Stored, chain: int) -> list[Stored]:
+        members: tuple[BaseException, ...] = group.exceptions
+        found: list[Stored] = []
         for member in members:
             if chain and self._left:
                 self._left -= 1
                 found.append(self.of(member, chain - 1))
         if len(found) < len(members):
-            described["notes"].append(f"{len(members) - len(found)} members were left out here")
+            stored.notes.append(f"{len(members) - len(found)} members were left out here")
         return found
 
-    def _contents(self, error: BaseException) -> dict[str, Any]:
-        """`ref`, `args` and `attrs`, or `why`: the reason why it comes back as StepFailed."""
-        if isinstance(error, _CONTROL):
-            return {"why": "it would end the code that it is raised in"}
-        # The arguments of a group are its message and members: both are kept apart.
-        content: list[Any] = list(error.args) if _members(error) is None else []
+    def _add_contents(self, stored: Stored, error: BaseException, kind: _Kind) -> None:
+        """Add `ref`, `args` and `attrs`, or `why`."""
+        if kind.is_control:
+            stored.why = "it would end the code that it is raised in"
+            return
         try:
             ref = make_ref(type(error))
-            args = write(content, self._limit)
-            attrs = write(dict(_attributes(error)), self._limit)
+            # The arguments of a group are its message and members: both are kept apart.
+            args = write([] if kind.is_group else list(error.args), self._limit)
+            if kind.described or error.__dict__:
+                attrs = write(dict(_attributes(error, kind)), self._limit)
+            else:
+                attrs = _NO_ATTRIBUTES
             if len(args) + len(attrs) > self._limit:
                 raise TooMany
-            return {"ref": ref, "args": args, "attrs": attrs}
         except Refused as refused:
             place = f"{refused.path} is {refused.type_name}: " if refused.path else ""
             why = f"{place}{refused.reason}"
@@ -135,16 +157,54 @@ class _Description:
             why = "its content is too large"
         except Exception as failure:  # noqa: BLE001 - properties of a user's class may raise anything
             why = f"{type(failure).__name__} while reading its content"
-        return {"why": _clean(f"{self._where}: {why}" if self._where else why)}
+        else:
+            stored.ref, stored.args, stored.attrs = ref, args, attrs
+            return
+        stored.why = _clean(f"{self._where}: {why}" if self._where else why)
 
 
-def _members(error: BaseException) -> tuple[BaseException, ...] | None:
-    is_group = isinstance(error, BaseExceptionGroup)
-    return cast(Any, error).exceptions if is_group else None
+class _Kind:
+    """What is the same for all exceptions of a class."""
+
+    __slots__ = ("described", "is_control", "is_group", "module", "name", "new")
+
+    def __init__(self, cls: type) -> None:
+        self.name, self.module = _clean(cls.__qualname__), _clean(cls.__module__)
+        self.is_group, self.is_control = (
+            issubclass(cls, BaseExceptionGroup),
+            issubclass(cls, _CONTROL),
+        )
+        # The attributes that slots and C descriptors hold, and whether each is C's own.
+        self.described = tuple(
+            (name, base.__module__ == "builtins")
+            for base in cls.__mro__[:-1]  # `object` has none that are content
+            for name, found in base.__dict__.items()
+            if name not in _NOT_CONTENT and isinstance(found, _DESCRIPTORS)
+        )
+        self.new = _builtin_new(cls)
 
 
-def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
-    for name, in_c in _described_names(type(error)):
+_kinds: WeakKeyDictionary[type, _Kind] = WeakKeyDictionary()
+
+
+def _kind_of(cls: type) -> _Kind:
+    kind = _kinds.get(cls)
+    if kind is None:
+        kind = _kinds[cls] = _Kind(cls)
+    return kind
+
+
+def _builtin_new(cls: type) -> Any:
+    """The `__new__` in C that makes the object; one in Python may ask for arguments."""
+    for base in cls.__mro__:
+        new = base.__dict__.get("__new__")
+        if isinstance(new, BuiltinFunctionType):
+            return new
+    return BaseException.__new__
+
+
+def _attributes(error: BaseException, kind: _Kind) -> Iterator[tuple[str, Any]]:
+    for name, in_c in kind.described:
         value = getattr(error, name, None)
         # In C "not set" reads as None, and to set None is not the same: it shows in str().
         if value is not None or (not in_c and hasattr(error, name)):
@@ -152,22 +212,6 @@ def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
     for name, value in error.__dict__.items():
         if name not in _NOT_CONTENT:
             yield name, value
-
-
-def _described_names(cls: type) -> tuple[tuple[str, bool], ...]:
-    """Return the attributes that slots and C descriptors hold, and whether each is C's own."""
-    names = _names.get(cls)
-    if names is None:
-        names = _names[cls] = tuple(
-            (name, base.__module__ == "builtins")
-            for base in cls.__mro__[:-1]  # `object` has none that are content
-            for name, found in base.__dict__.items()
-            if name not in _NOT_CONTENT and isinstance(found, _DESCRIPTORS)
-        )
-    return names
-
-
-_names: WeakKeyDictionary[type, tuple[tuple[str, bool], ...]] = WeakKeyDictionary()
 
 
 def _message(error: BaseException) -> str:
@@ -194,48 +238,57 @@ def _notes(error: BaseException) -> list[str]:
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
-    frames = [
-        (_clean(frame.f_code.co_filename), line, frame.f_code.co_qualname)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
+    """Where it was raised; without our own code that called the user's."""
+    users = error.__traceback__
+    while users is not None and users.tb_frame.f_code.co_filename.startswith(_OURS):
+        users = users.tb_next
+    entry = users or error.__traceback__
+    frames: list[tuple[str, int, str]] = []
+    while entry is not None:
+        code = entry.tb_frame.f_code
+        file = code.co_filename
+        frames.append((file if file.isascii() else _clean(file), entry.tb_lineno, code.co_qualname))
+        entry = entry.tb_next
     return frames[-MAX_FRAMES:]
 
 
-def read_error(data: bytes) -> dict[str, Any]:
-    found = msgspec.msgpack.decode(data)
+def read_error(data: bytes) -> Stored:
+    found = _decode(data)
     if not isinstance(found, Ext) or found.code != tags.ERROR:
         raise Unreadable("this is not a stored exception")
-    return msgspec.msgpack.decode(found.data, type=dict[str, Any])
+    return read_inner(found.data)
 
 
-def raise_error(described: dict[str, Any], reader: Reader) -> BaseException:
+read_inner: Final = msgspec.msgpack.Decoder(Stored).decode
+"""Reads what is within the extension."""
+
+
+def raise_error(stored: Stored, reader: Reader) -> BaseException:
     """A fresh exception. StepFailed stands in for what cannot be built here."""
-    members = [raise_error(member, reader) for member in described.get("members", ())]
     try:
-        error = _rebuild(described, members, reader)
+        error = _rebuild(stored, reader)
     except Exception as failure:  # noqa: BLE001 - the class may have changed in any way, or be gone
-        error = _stand_in(described, str(failure))
-    for note in described["notes"]:
+        error = _stand_in(stored, str(failure))
+    for note in stored.notes:
         error.add_note(note)
-    for key in ("cause", "context"):
-        if key in described:
-            setattr(error, f"__{key}__", raise_error(described[key], reader))
-    error.__suppress_context__ = described.get("suppress", False)
+    if stored.cause is not None:
+        error.__cause__ = raise_error(stored.cause, reader)
+    if stored.context is not None:
+        error.__context__ = raise_error(stored.context, reader)
+    error.__suppress_context__ = stored.suppress
     return error
 
 
-def _rebuild(
-    described: dict[str, Any], members: list[BaseException], reader: Reader
-) -> BaseException:
-    if "ref" not in described:
-        return _stand_in(described, described["why"])
-    cls: type[Any] = find(described["ref"])
-    if not issubclass(cls, BaseException) or issubclass(cls, _CONTROL):
-        return _stand_in(described, f"{type_name(cls)} is not an exception class (any more)")
-    args = reader.decode(described["args"])
-    attrs = reader.decode(described["attrs"])
-    new = _builtin_new(cls)
-    if "members" in described:
+def _rebuild(stored: Stored, reader: Reader) -> BaseException:
+    if stored.ref is None:
+        return _stand_in(stored, stored.why or "")
+    cls: type[Any] = find(stored.ref)
+    kind = _kind_of(cls)
+    if not issubclass(cls, BaseException) or kind.is_control:
+        return _stand_in(stored, f"{type_name(cls)} is not an exception class (any more)")
+    new, args, attrs = kind.new, reader.decode(stored.args), reader.decode(stored.attrs)
+    if stored.members is not None:
+        members = [raise_error(member, reader) for member in stored.members]
         error: BaseException = new(cls, attrs.pop("message"), members)
     else:
         error = new(cls)
@@ -245,33 +298,23 @@ def _rebuild(
     return error
 
 
-def _builtin_new(cls: type) -> Any:
-    """The `__new__` in C that makes the object; one in Python may ask for arguments."""
-    for base in cls.__mro__:
-        new = base.__dict__.get("__new__")
-        if isinstance(new, BuiltinFunctionType):
-            return new
-    return BaseException.__new__
-
-
-def _stand_in(described: dict[str, Any], why: str) -> StepFailed:
-    module, name = described["module"], described["type"]
-    full_name = name if module == "builtins" else f"{module}.{name}"
-    error = StepFailed(full_name, described["message"])
+def _stand_in(stored: Stored, why: str) -> StepFailed:
+    full_name = stored.type if stored.module == "builtins" else f"{stored.module}.{stored.type}"
+    error = StepFailed(full_name, stored.message)
     error.add_note(f"{full_name} could not be kept as it was: {why}")
     return error
 
 
-def describe_stored(described: dict[str, Any]) -> ErrorInfo:
-    linked = described.get("cause")
-    if linked is None and not described.get("suppress"):
-        linked = described.get("context")
+def describe_stored(stored: Stored) -> ErrorInfo:
+    linked = stored.cause
+    if linked is None and not stored.suppress:
+        linked = stored.context
     return ErrorInfo(
-        type=described["type"],
-        module=described["module"],
-        message=described["message"],
-        frames=tuple((file, line, function) for file, line, function in described["frames"]),
-        notes=tuple(described["notes"]),
+        type=stored.type,
+        module=stored.module,
+        message=stored.message,
+        frames=tuple(stored.frames),
+        notes=tuple(stored.notes),
         cause=None if linked is None else describe_stored(linked),
-        members=tuple(describe_stored(member) for member in described.get("members", ())),
+        members=tuple(map(describe_stored, stored.members or ())),
     )

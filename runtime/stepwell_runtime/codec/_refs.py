@@ -36,25 +36,27 @@ def type_name(cls: type) -> str:
 
 def make_ref(cls: type) -> str:
     """The reference of `cls`; refuses what could not be imported again."""
-    if "<locals>" in cls.__qualname__:
+    name, module = cls.__qualname__, cls.__module__
+    if "<locals>" in name:
         raise Refused(
             type_name(cls),
             "a class made inside a function cannot be imported: move it to module level",
         )
-    if "[" in cls.__qualname__:
+    if "[" in name:
         raise Refused(
             type_name(cls),
             "a parametrised generic cannot be imported by name: give it one with a subclass at "
-            f"module level, class Name({cls.__qualname__}): ...",
+            f"module level, class Name({name}): ...",
         )
     if not is_importable(cls):
         raise Refused(
             type_name(cls),
-            f"{cls.__module__}.{cls.__qualname__} is not this class (redefined, reloaded, renamed "
-            "or deleted since): it must be found under its own name, so build the value anew",
+            f"{module}.{name} is not this class (redefined, reloaded, renamed or deleted since): "
+            "it must be found under its own name, so build the value anew",
         )
-    module = f"{_MAIN}/{main_name()}" if cls.__module__ in _MAIN_ALIASES else cls.__module__
-    return f"{module}:{cls.__qualname__}"
+    if module in _MAIN_ALIASES:
+        module = f"{_MAIN}/{main_name()}"
+    return f"{module}:{name}"
 
 
 def is_importable(cls: type) -> bool:

@@ -64,8 +64,13 @@ def _is_native(value: object, limit: int) -> bool:
 
 def write(value: Any, limit: int) -> bytes:
     """Encode. Raises Refused, or TooMany past `limit` elements."""
+    kind = type_of(value)
     try:
-        if type_of(value) in SCALARS or _is_native(value, limit):
+        if (
+            kind in SCALARS
+            or (kind is list and all_scalar(map(type, value)))
+            or _is_native(value, limit)
+        ):
             return encode_native(value)
         return encode_native(Writer(limit, SCALARS).lower(value, 0))
     except (OverflowError, UnicodeEncodeError):
