@@ -50,6 +50,7 @@ async def test_a_store_with_runs_in_every_state_is_healthy(path: Path) -> None:
     [
         ("claim", "ready", "UPDATE runs SET status = 2 WHERE id = 'ready'"),
         ("claim", "ready", "UPDATE runs SET worker = 7 WHERE id = 'ready'"),
+        ("target", "ready", "UPDATE runs SET target = 99 WHERE id = 'ready'"),
         ("wake", "parked", "UPDATE runs SET due = NULL, waiting = '' WHERE id = 'parked'"),
         ("wake", "parked", "UPDATE runs SET due = NULL WHERE id = 'parked'"),
         ("wake", "scheduled", "UPDATE runs SET due = NULL WHERE id = 'scheduled'"),

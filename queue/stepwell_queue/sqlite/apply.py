@@ -138,5 +138,6 @@ def _roll_back(db: sqlite3.Connection, context: Context) -> None:
     for session in context.sessions.values():
         session.drained = False
     context.next_due = 0.0
+    context.targets.clear()
     if db.in_transaction:  # a full disk or an I/O error may have ended it already
         db.execute("ROLLBACK")

@@ -70,9 +70,9 @@ class Hub:
             if session is not None:
                 session.events.on_inbox(some)
 
-    def _wake(self, ready: set[tuple[str, int, str, int]]) -> None:
+    def _wake(self, ready: set[int]) -> None:
         for session in list(self._context.sessions.values()):
-            if not session.targets.isdisjoint(ready):
+            if not ready.isdisjoint(session.targets):
                 session.events.on_ready()
 
     def arm(self, due: float) -> None:

@@ -161,7 +161,7 @@ class Reads:
 def _conditions(filter: RunFilter) -> tuple[list[str], list[Any]]:
     if not 0 < filter.limit <= _MAX_PAGE:
         raise ValueError(f"limit must be from 1 to {_MAX_PAGE}, got {filter.limit}")
-    conditions = ["kind IN (SELECT value FROM json_each(?))"]
+    conditions = ["t.kind IN (SELECT value FROM json_each(?))"]
     parameters: list[Any] = [json.dumps([int(kind) for kind in filter.kinds])]
     for column, value in (
         ("name =", filter.name),

@@ -131,8 +131,8 @@ class SqliteStore:
         await self._neighbours.refresh()
         await self._answer(Sweep(frozenset()), self._group.push)
         row = worker_row(hello, self._context)
-        worker = await self._answer(Register(row, targets), self._group.push)
-        state = SessionState(worker, row, targets, events)
+        worker, numbered = await self._answer(Register(row, targets), self._group.push)
+        state = SessionState(worker, row, numbered, events)
         # replaced, never changed: the writer thread may be going through it
         self._context.sessions = {**self._context.sessions, worker: state}
         if self._context.next_due != float("inf"):

@@ -10,6 +10,7 @@ _TELL, _WAKE, _WAKE_DELAYED = SQL["tell"], SQL["wake"], SQL["wake_delayed"]
 _WHERE, _ADDRESS, _JOBS = SQL["where_held"], SQL["address"], SQL["unended_jobs"]
 _CANCEL, _CHILD_OF, _STANDING = SQL["cancel_unclaimed"], SQL["child_of"], SQL["parent_of"]
 _READY = SQL["make_ready"]
+_RUNNING, _CANCELS = int(Status.RUNNING), int(InboxKind.CANCEL)
 
 
 def tell(
@@ -24,19 +25,19 @@ def tell(
     at: float,
 ) -> None:
     """Put a row into the inbox, once per uid, and wake the run if it waits."""
-    tx.execute(_TELL, (run, kind, uid, name, path, status, value, at))
+    tx.execute(_TELL, (run, int(kind), uid, name, path, int(status), bytearray(value), at))
     if tx.cursor.rowcount == 0:
         return
     row = InboxRow(tx.cursor.lastrowid or 0, run, kind, uid, name, path, status, value, at)
     woken = tx.execute(_WAKE, (tx.now, run)).fetchall()
-    if not woken and kind == InboxKind.CANCEL:
+    if not woken and kind == _CANCELS:
         # a task that waits for its next attempt is cancelled now, not then
         woken = tx.execute(_WAKE_DELAYED, (tx.now, run)).fetchall()
     if woken:
-        tx.made_ready(*woken[0])
+        tx.made_ready(woken[0][0])
         return
     status_now, worker = tx.one(_WHERE, (run,))
-    if status_now == Status.RUNNING:
+    if status_now == _RUNNING:
         tx.effects.told.append((worker, row))
 
 
@@ -68,8 +69,8 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
 def release_held(tx: Tx, run: int) -> None:
     """Let a held run go on: a cancel decides what its operator has not decided."""
     row = (tx.now, 0, int(Phase.FORWARD), run, int(Status.HELD))
-    for target in tx.execute(_READY, row).fetchall():
-        tx.made_ready(*target)
+    for (target,) in tx.execute(_READY, row).fetchall():
+        tx.made_ready(target)
 
 
 def cancel_child(tx: Tx, parent: int, id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stepwell_queue.clock import Clock
@@ -12,6 +13,8 @@ from stepwell_queue.sqlite.statements import SQL
 
 INLINE = 1024  # values above go to blobs; a claim would otherwise rewrite them
 _SEEKS_AT_ONCE = 400  # SQLite takes 500 terms in a compound SELECT
+_MOST_TARGETS = 10_000  # whose numbers are remembered
+_FIND_TARGET, _INSERT_TARGET = SQL["find_target"], SQL["insert_target"]
 
 
 class Target(NamedTuple):
@@ -27,13 +30,16 @@ class SessionState:
     """What the store remembers of a registered worker."""
 
     def __init__(
-        self, worker: int, row: tuple[Any, ...], targets: frozenset[Target], events: SessionEvents
+        self,
+        worker: int,
+        row: tuple[Any, ...],
+        targets: Mapping[int, Target],
+        events: SessionEvents,
     ) -> None:
         self.worker, self.row, self.targets, self.events = worker, row, targets, events
-        self.seeks = tuple((t.queue, t.name, t.version, t.kind) for t in sorted(targets))
-        self.claim_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek"], len(self.seeks)))
-        self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(self.seeks)))
-        self.any_alone_sql = _union(SQL["claim_seek_alone"], len(self.seeks))
+        self.claim_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek"], len(targets)))
+        self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(targets)))
+        self.any_alone_sql = _union(SQL["claim_seek_alone"], len(targets))
         self.drained = False  # the last claim found all, and nothing became ready since
         self.alone: int | None = None  # a run with >= 2 crashes that it holds
         self.until = 0.0  # the lease, in monotonic seconds
@@ -56,6 +62,7 @@ class Context:
     def __init__(self, clock: Clock, boot: str, token: str, lease: float) -> None:
         self.clock, self.boot, self.token, self.lease = clock, boot, token, lease
         self.sessions: dict[int, SessionState] = {}
+        self.targets: dict[tuple[str, int, str, int], int] = {}  # numbers that are known
         self.next_due = 0.0  # no later than the earliest due row; 0 = not known
         self.alone = True  # no other process has this file open
 
@@ -66,7 +73,7 @@ class Effects:
     __slots__ = ("due", "moves", "ready", "rested", "told")
 
     def __init__(self) -> None:
-        self.ready: set[tuple[str, int, str, int]] = set()
+        self.ready: set[int] = set()  # targets
         self.told: list[tuple[int, InboxRow]] = []
         self.rested: list[Ended] = []  # ended, held or stuck
         # in order: (run, id, worker) = taken, (run, None, 0) = given up
@@ -90,11 +97,27 @@ class Tx:
         """The first row, or None."""
         return self.execute(sql, parameters).fetchone()
 
-    def made_ready(self, queue: str, kind: int, name: str, version: int) -> None:
-        target = (queue, kind, name, version)
-        ready = self.effects.ready
-        if target not in ready:
-            ready.add(target)
+    def target(self, queue: str, kind: int, name: str, version: int) -> int:
+        """The number of a target; a new one gets a row."""
+        key = (queue, kind, name, version)
+        number = self.context.targets.get(key)
+        if number is None:
+            found = self.one(_FIND_TARGET, key)
+            if found is None:
+                self.execute(_INSERT_TARGET, key)
+                found = (self.cursor.lastrowid or 0,)
+            if len(self.context.targets) >= _MOST_TARGETS:
+                self.context.targets.clear()
+            number = self.context.targets[key] = found[0]
+        return number
+
+    def undo(self, savepoint: str) -> None:
+        """Undo what was done since, and forget what was learned of it."""
+        self.execute(f"ROLLBACK TO {savepoint}")
+        self.context.targets.clear()
+
+    def made_ready(self, target: int) -> None:
+        self.effects.ready.add(target)
         for session in self.context.sessions.values():
             session.drained = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, OpenOp, Record, Status
@@ -15,15 +16,20 @@ from stepwell_queue.sqlite.tx import SessionState, Tx
 _PROMOTE, _NEXT_DUE, _ANY_ALONE = SQL["promote"], SQL["next_due"], SQL["any_alone"]
 _JOURNALS, _OPS, _INBOXES = SQL["journals"], SQL["all_open_ops"], SQL["inboxes"]
 _ANY_WAITING, _BLOB_OF, _WHERE = SQL["any_waiting"], SQL["blob"], SQL["where_held"]
+_BEFORE = SQL["claimed_before"]
 _FOREVER = float("inf")
 # places in the row of the statement `claim`
-_RUN, _ID, _FENCE, _PRIORITY, _ARGS, _VALUE = 0, 1, 6, 10, 19, 20
+_RUN, _ID, _TARGET, _FENCE, _PRIORITY, _PARENT = 0, 1, 2, 3, 4, 9
+_priority = itemgetter(_PRIORITY)
+_RUNNING = int(Status.RUNNING)
+_FRESH = (0, 0, 0, 0, None, None, b"")
+"""What `claimed_before` tells of a run that was never claimed and has no parent."""
 
 
 def promote(tx: Tx) -> None:
     """Make ready what is due, and note when the next row will be."""
-    for target in set(tx.execute(_PROMOTE, (tx.now, tx.now)).fetchall()):
-        tx.made_ready(*target)
+    for (target,) in set(tx.execute(_PROMOTE, (tx.now, tx.now)).fetchall()):
+        tx.made_ready(target)
     due = tx.one(_NEXT_DUE)[0]
     tx.context.next_due = _FOREVER if due is None else due
     if due is not None:
@@ -36,7 +42,7 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
     if tx.now >= tx.context.next_due:
         promote(tx)
-    if not session.seeks or verb.limit <= 0 or holds_alone(tx, session):
+    if not session.targets or verb.limit <= 0 or holds_alone(tx, session):
         return ClaimResult([], False, False)
     if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
@@ -49,18 +55,18 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
             alone_waiting = _alone_waits(tx, session)
     if rows:
         session.alone = rows[0][_RUN]
-        return ClaimResult(_assemble(tx, session.worker, rows, verb.live), True, False)
+        return ClaimResult(_assemble(tx, session, rows, verb.live), True, False)
     rows = _take(tx, session, session.claim_sql, verb.limit)
     more = len(rows) == verb.limit
     session.drained = not more
-    return ClaimResult(_assemble(tx, session.worker, rows, verb.live), more, alone_waiting)
+    return ClaimResult(_assemble(tx, session, rows, verb.live), more, alone_waiting)
 
 
 def holds_alone(tx: Tx, session: SessionState) -> bool:
     """Whether the worker has a run that is executed alone: it takes nothing beside it."""
     if session.alone is None:
         return False
-    if tx.one(_WHERE, (session.alone,)) == (Status.RUNNING, session.worker):
+    if tx.one(_WHERE, (session.alone,)) == (_RUNNING, session.worker):
         return True
     session.alone = None
     return False
@@ -69,34 +75,31 @@ def holds_alone(tx: Tx, session: SessionState) -> bool:
 def _take(tx: Tx, session: SessionState, sql: str, limit: int) -> list[Any]:
     now = tx.now
     parameters: list[Any] = [session.worker, now, now]
-    for seek in session.seeks:
-        parameters += seek
-        parameters.append(limit)
+    for target in session.targets:
+        parameters += (target, limit)
     parameters.append(limit)
     rows = tx.execute(sql, parameters).fetchall()
-    rows.sort(key=_order)
+    rows.sort()  # by run
+    rows.sort(key=_priority, reverse=True)
     return rows
-
-
-def _order(row: Any) -> tuple[int, int]:
-    return -row[_PRIORITY], row[_RUN]
 
 
 def _alone_waits(tx: Tx, session: SessionState) -> bool:
     parameters: list[Any] = []
-    for seek in session.seeks:
-        parameters += seek
-        parameters.append(1)
+    for target in session.targets:
+        parameters += (target, 1)
     return tx.execute(session.any_alone_sql, parameters).fetchone() is not None
 
 
-def _assemble(tx: Tx, worker: int, rows: list[Any], live: Mapping[int, int]) -> list[Claimed]:
+def _assemble(
+    tx: Tx, session: SessionState, rows: list[Any], live: Mapping[int, int]
+) -> list[Claimed]:
     if not rows:
         return []
+    worker = session.worker
     tx.effects.moves.extend([(row[_RUN], row[_ID], worker) for row in rows])
     again = [row[_RUN] for row in rows if row[_FENCE] > 1]
-    kept = {run for run in again if run in live}
-    kept = {row[_RUN] for row in rows if row[_RUN] in kept and live[row[_RUN]] + 1 == row[_FENCE]}
+    kept = {row[_RUN] for row in rows if live.get(row[_RUN], -1) + 1 == row[_FENCE]} if live else ()
     replayed = [run for run in again if run not in kept] if kept else again
     journals: dict[int, list[Record]] = {}
     ops: dict[int, list[OpenOp]] = {}
@@ -106,18 +109,30 @@ def _assemble(tx: Tx, worker: int, rows: list[Any], live: Mapping[int, int]) -> 
             journals.setdefault(run, []).append(Record(*record))
         for run, *op in tx.execute(_OPS, key).fetchall():
             ops.setdefault(run, []).append(OpenOp(*op))
+    known = [row[_RUN] for row in rows if row[_FENCE] > 1 or row[_PARENT] is not None]
+    before: dict[int, Any] = {}
+    if known:
+        for run, *rest in tx.execute(_BEFORE, (json.dumps(known),)).fetchall():
+            before[run] = rest
     inboxes = _inboxes(tx, rows)
     claimed: list[Claimed] = []
     for row in rows:
-        run = row[_RUN]
-        if row[_ARGS] is None or row[_VALUE] is None:
-            row = _with_blobs(tx, row)
-        if row[_FENCE] == 1:
-            whole: list[Any] = [*row, False, (), (), inboxes.get(run, ())]
-        else:
-            known = run in kept
-            whole = [*row, known, journals.get(run, ()), ops.get(run, ()), inboxes.get(run, ())]
-        claimed.append(Claimed(*whole))
+        (run, id, target, fence, priority, nonce, created, scheduled, deadline, parent, args,
+         options) = row  # fmt: skip
+        if args is None:
+            args = tx.one(_BLOB_OF, (run, 0))[0]
+        queue, kind, name, version = session.targets[target]
+        attempts, crashes, phase, generation, parent_id, parent_path, value = before.get(
+            run, _FRESH
+        )
+        claimed.append(
+            Claimed(
+                run, id, kind, name, version, queue, fence, attempts, crashes, phase, priority,
+                nonce, generation, created, scheduled, deadline, parent, parent_id, parent_path,
+                args, value, options, run in kept, journals.get(run, ()), ops.get(run, ()),
+                inboxes.get(run, ()),
+            )
+        )  # fmt: skip
     return claimed
 
 
@@ -128,11 +143,3 @@ def _inboxes(tx: Tx, rows: list[Any]) -> dict[int, list[InboxRow]]:
         for row in tx.execute(_INBOXES, key).fetchall():
             inboxes.setdefault(row[1], []).append(InboxRow(*row))
     return inboxes
-
-
-def _with_blobs(tx: Tx, row: Any) -> Any:
-    whole = list(row)
-    for place, role in ((_ARGS, 0), (_VALUE, 1)):
-        if whole[place] is None:
-            whole[place] = tx.one(_BLOB_OF, (row[_RUN], role))[0]
-    return whole

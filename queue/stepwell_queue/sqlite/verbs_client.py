@@ -21,6 +21,7 @@ from stepwell_queue.sqlite.tx import Tx
 
 _ADDRESS, _TOLD, _AUDIT = SQL["address"], SQL["told_already"], SQL["audit"]
 _AUDITED, _FORGET, _READY = SQL["audited"], SQL["forget"], SQL["make_ready"]
+_STATUS_OF, _SIGNAL, _COMPLETED = SQL["status_of"], int(InboxKind.SIGNAL), int(Status.COMPLETED)
 _INBOX_KINDS = {
     "retry": InboxKind.RETRY,
     "roll_back": InboxKind.ROLL_BACK,
@@ -50,15 +51,15 @@ def _find(tx: Tx, id: str) -> _Address:
 
 
 def send_signal(tx: Tx, verb: SendSignal) -> None:
-    found = tx.one(_ADDRESS, (verb.id,))
+    found = tx.one(_STATUS_OF, (verb.id,))
     if found is None:
         raise RunNotFound(verb.id)
-    run, status = found[:2]
-    if status >= Status.COMPLETED:
+    run, status = found
+    if status >= _COMPLETED:
         if tx.one(_TOLD, (run, verb.uid)) is not None:
             return
         raise RunEnded(verb.id, Status(status).name.lower(), f"the signal {verb.name!r}")
-    tell(tx, run, InboxKind.SIGNAL, verb.uid, verb.name, "", 0, verb.value, verb.at)
+    tell(tx, run, _SIGNAL, verb.uid, verb.name, "", 0, verb.value, verb.at)
 
 
 def cancel_run(tx: Tx, verb: CancelRun) -> int:
@@ -82,12 +83,12 @@ def ask(tx: Tx, verb: Ask) -> int:
     phase = Phase.ROLLING_BACK if verb.action == "resume_rollback" else found.phase
     reopened = found.status >= Status.COMPLETED
     row = (tx.now, int(reopened), int(phase), found.run, found.status)
-    target = tx.execute(_READY, row).fetchall()[0]
+    ((target,),) = tx.execute(_READY, row).fetchall()
     kind = _INBOX_KINDS[verb.action]
     if kind is not None:
         tell(tx, found.run, kind, verb.uid, verb.action, "", 0, b"", verb.at)
     tx.execute(_AUDIT, (found.run, verb.uid, verb.at, verb.action, verb.actor, verb.reason))
-    tx.made_ready(*target)
+    tx.made_ready(target)
     return int(Status.READY)
 
 

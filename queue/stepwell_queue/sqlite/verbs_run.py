@@ -26,7 +26,8 @@ from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
-_FINISH, _STANDING = SQL["finish"], SQL["standing"]
+_FINISH, _FINISH_MORE, _STANDING = SQL["finish"], SQL["finish_more"], SQL["standing"]
+_PARK_UNTIL, _COMPLETED, _RUNNING = SQL["park_until"], int(Status.COMPLETED), int(Status.RUNNING)
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
@@ -47,7 +48,7 @@ def append(tx: Tx, verb: Append) -> None:
         try:
             _append(tx, verb)
         except BaseException:
-            tx.execute("ROLLBACK TO verb")
+            tx.undo("verb")
             tx.execute("RELEASE verb")
             raise
         tx.execute("RELEASE verb")
@@ -104,7 +105,7 @@ def _operations(tx: Tx, run: int, closed: Sequence[str], opened: Sequence[OpenOp
     for path in closed:
         tx.execute(_CLOSE, (run, path))
     for op in opened:
-        tx.execute(_OPEN, (run, op.path, op.kind, op.name, op.due, op.attempt, op.value))
+        tx.execute(_OPEN, (run, op.path, op.kind, op.name, op.due, op.attempt, bytearray(op.value)))
 
 
 def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
@@ -113,7 +114,10 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
     if rows:
         holds = tx.one(_HELD, (run, fence)) is not None
     else:
-        tx.execute(_PARK, (due, verb.waiting, tx.now, run, fence))
+        if due is None:
+            tx.execute(_PARK, (verb.waiting, tx.now, run, fence))
+        else:
+            tx.execute(_PARK_UNTIL, (due, verb.waiting, tx.now, run, fence))
         holds = tx.cursor.rowcount == 1
     if not holds:
         if _gave_up(tx, run, fence):
@@ -134,17 +138,18 @@ def _gave_up(tx: Tx, run: int, fence: int) -> bool:
     if row is None or row[1] != fence:
         return False
     status: int = row[0]
-    return status < Status.COMPLETED and status != Status.RUNNING
+    return status < _COMPLETED and status != _RUNNING
 
 
 def finish(tx: Tx, verb: Finish) -> None:
     run, fence, value = verb.run, verb.fence, verb.value
     large = len(value) > INLINE
-    row = (
-        verb.status, None if large else value, verb.at, tx.now, verb.rollback, verb.attempts,
-        run, fence,
-    )  # fmt: skip
-    tx.execute(_FINISH, row)
+    stored = None if large else bytearray(value)
+    if verb.rollback or verb.attempts is not None:
+        row = (verb.status, stored, verb.at, tx.now, verb.rollback, verb.attempts, run, fence)
+        tx.execute(_FINISH_MORE, row)
+    else:
+        tx.execute(_FINISH, (verb.status, stored, verb.at, tx.now, run, fence))
     if tx.cursor.rowcount == 0:
         standing = tx.one(_STANDING, (run,))
         if standing is None or tuple(standing) != (verb.status, fence, value):
@@ -198,6 +203,6 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
             tx.execute(_BLOB, (run, VALUE, verb.error))
     tx.effects.moves.append((run, None, 0))
     if due is None:
-        tx.made_ready(*rows[0])
+        tx.made_ready(rows[0][0])
     else:
         tx.made_due(due)

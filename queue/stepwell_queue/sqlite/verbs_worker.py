@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -35,10 +36,11 @@ class Watch(Verb[Ended | int], frozen=True, array_like=True):
     id: str
 
 
-class Register(Verb[int], frozen=True, array_like=True):
-    """Insert the worker's row; answers its number. Stuck runs that it has code for become ready.
+class Register(Verb[tuple[int, Mapping[int, Target]]], frozen=True, array_like=True):
+    """Insert the worker's row; answers its number, and the numbers of what it serves.
 
-    A new worker may come with fitting code; where it does not, they are stuck again at once.
+    Stuck runs that it has code for become ready. A new worker may come with fitting code; where
+    it does not, they are stuck again at once.
     """
 
     row: tuple[Any, ...]  # the columns of `workers` after its number
@@ -87,21 +89,21 @@ def rests(status: int) -> bool:
     return status >= Status.COMPLETED or status in _RESTING
 
 
-def register(tx: Tx, verb: Register) -> int:
+def register(tx: Tx, verb: Register) -> tuple[int, Mapping[int, Target]]:
     tx.execute(_REGISTER, (None, *verb.row))
     worker = tx.cursor.lastrowid or 0
+    targets = {tx.target(*target): target for target in sorted(verb.targets)}
     promote_due(tx)
-    for run, *where in tx.execute(_STUCK).fetchall():
-        target = Target(*where)
-        if target in verb.targets:
+    for run, target in tx.execute(_STUCK).fetchall():
+        if target in targets:
             tx.execute(_TRY_STUCK, (tx.now, run))
-            tx.made_ready(*target)
-    return worker
+            tx.made_ready(target)
+    return worker, targets
 
 
 def release(tx: Tx, verb: Release) -> None:
-    for *target, run in tx.execute(_HAND_BACK, (tx.now, verb.worker)).fetchall():
-        tx.made_ready(*target)
+    for target, run in tx.execute(_HAND_BACK, (tx.now, verb.worker)).fetchall():
+        tx.made_ready(target)
         tx.effects.moves.append((run, None, 0))
     tx.execute(_UNREGISTER, (verb.worker,))
 
@@ -137,9 +139,9 @@ def _hand_over(tx: Tx, worker: int) -> int:
             due = tx.now + float(2 ** min(crashes, _LONGEST_BACKOFF))
         status = Status.READY if due is None else Status.SCHEDULED
         row = (int(status), due, crashes, tx.now, run, fence, worker)
-        for target in tx.execute(_HAND_OVER, row).fetchall():
+        for (target,) in tx.execute(_HAND_OVER, row).fetchall():
             if due is None:
-                tx.made_ready(*target)
+                tx.made_ready(target)
             else:
                 tx.made_due(due)
     return len(rows)

@@ -1,19 +1,27 @@
+-- What work is addressed to. Rows are added, never changed or deleted, so a number may be remembered.
+CREATE TABLE targets (
+    target INTEGER PRIMARY KEY,
+    queue TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    UNIQUE (queue, name, version, kind)
+) STRICT;
+
 -- A run is one narrow row; values over 1 KiB live in blobs, so that a change of status never rewrites them.
 -- `worker` is set exactly while the status is RUNNING (2); `due` only while it is SCHEDULED (0) or PARKED (3).
 CREATE TABLE runs (
     run INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
-    kind INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    queue TEXT NOT NULL,
+    target INTEGER NOT NULL,
     status INTEGER NOT NULL,
+    fence INTEGER NOT NULL DEFAULT 0,
+    worker INTEGER,
+    priority INTEGER NOT NULL,
     phase INTEGER NOT NULL DEFAULT 0,
     rollback INTEGER NOT NULL DEFAULT 0,
-    priority INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0,
-    fence INTEGER NOT NULL,
     nonce INTEGER NOT NULL,
     generation INTEGER NOT NULL DEFAULT 0,
     created REAL NOT NULL,
@@ -26,7 +34,6 @@ CREATE TABLE runs (
     parent INTEGER,
     parent_id TEXT,
     parent_path TEXT,
-    worker INTEGER,
     waiting TEXT NOT NULL DEFAULT '',
     digest BLOB NOT NULL,
     options BLOB NOT NULL,
@@ -35,9 +42,9 @@ CREATE TABLE runs (
 ) STRICT;
 
 -- status and crashes are in the index so that a seek reads nothing else
-CREATE INDEX runs_ready ON runs (queue, name, version, kind, priority DESC, run, status, crashes)
+CREATE INDEX runs_ready ON runs (target, priority DESC, run, status, crashes)
     WHERE status = 1 AND crashes < 2;
-CREATE INDEX runs_alone ON runs (queue, name, version, kind, priority DESC, run, status, crashes)
+CREATE INDEX runs_alone ON runs (target, priority DESC, run, status, crashes)
     WHERE status = 1 AND crashes >= 2;
 CREATE INDEX runs_due ON runs (due) WHERE due IS NOT NULL;
 CREATE INDEX runs_held ON runs (worker) WHERE worker IS NOT NULL;

@@ -36,8 +36,9 @@ UNION ALL
 SELECT c.id, 'its parent is gone' FROM runs c
 WHERE c.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = c.parent)
 UNION ALL
-SELECT c.id, 'a step still to be run, but its run has ended' FROM runs c JOIN runs p ON p.run = c.parent
-WHERE c.kind = 2 AND c.status IN (0, 1) AND c.fence = 0 AND p.status >= 10
+SELECT c.id, 'a step still to be run, but its run has ended' FROM runs c
+JOIN runs p ON p.run = c.parent JOIN targets t ON t.target = c.target
+WHERE t.kind = 2 AND c.status IN (0, 1) AND c.fence = 0 AND p.status >= 10
 LIMIT 100
 
 -- name: doctor_journal
@@ -57,6 +58,11 @@ SELECT id, 'has ended, but operations are open' FROM runs r
 WHERE status >= 10 AND EXISTS (SELECT 1 FROM open_ops o WHERE o.run = r.run)
 UNION ALL
 SELECT id, 'status and time of ending do not fit' FROM runs WHERE (status >= 10) <> (ended IS NOT NULL)
+LIMIT 100
+
+-- name: doctor_target
+SELECT id, 'its target #' || target || ' is missing' FROM runs
+WHERE target NOT IN (SELECT target FROM targets)
 LIMIT 100
 
 -- name: doctor_orphans

@@ -1,20 +1,25 @@
 -- name: info_columns
-run, id, kind, name, version, queue, status, phase, rollback, priority, attempts, crashes, fence,
-nonce, created, updated, started, ended, due, deadline, waiting, parent_id, parent_path, worker,
-ifnull(args, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 0)),
-ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1))
+r.run, r.id, t.kind, t.name, t.version, t.queue, r.status, r.phase, r.rollback, r.priority,
+r.attempts, r.crashes, r.fence, r.nonce, r.created, r.updated, r.started, r.ended, r.due, r.deadline,
+r.waiting, r.parent_id, r.parent_path, r.worker,
+ifnull(r.args, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 0)),
+ifnull(r.value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1))
 
 -- name: info
-SELECT {columns} FROM runs r WHERE id = ?
+SELECT {columns} FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE id = ?
 
 -- name: infos
-SELECT {columns} FROM runs r WHERE run IN (SELECT value FROM json_each(?))
+SELECT {columns} FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE run IN (SELECT value FROM json_each(?))
 
 -- name: children
-SELECT {columns} FROM runs r WHERE parent = ? ORDER BY run
+SELECT {columns} FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE parent = ? ORDER BY run
 
 -- name: listing
-SELECT {columns} FROM runs r WHERE {conditions} ORDER BY run DESC LIMIT ?
+SELECT {columns} FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE {conditions} ORDER BY run DESC LIMIT ?
 
 -- name: journal_of
 SELECT seq, kind, path, name, value, at, attempt, started, digest

@@ -1,24 +1,43 @@
 -- name: insert_run
-INSERT INTO runs (id, kind, name, version, queue, status, priority, fence, nonce, created, updated,
-    started, due, scheduled, deadline, worker, digest, options, args)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options, args,
+    status, fence, started, worker, due, scheduled, deadline)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
+
+-- name: insert_running
+INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options, args,
+    status, fence, started, worker)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 2, 1, ?, ?)
+ON CONFLICT (id) DO NOTHING
+
+-- name: insert_ready
+INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options, args, status)
+VALUES {rows}
 ON CONFLICT (id) DO NOTHING
 
 -- name: insert_child
-INSERT INTO runs (id, kind, name, version, queue, status, priority, fence, nonce, created, updated,
-    due, scheduled, deadline, digest, options, args, parent, parent_path, parent_id)
-SELECT ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, run, ?, id FROM runs WHERE run = ?
+INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options, args,
+    status, due, scheduled, deadline, parent, parent_path, parent_id)
+SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, run, ?, id FROM runs WHERE run = ?
 ON CONFLICT (id) DO NOTHING
+
+-- name: find_target
+SELECT target FROM targets WHERE queue = ? AND kind = ? AND name = ? AND version = ?
+
+-- name: insert_target
+INSERT INTO targets (queue, kind, name, version) VALUES (?, ?, ?, ?)
 
 -- name: put_blob
 INSERT INTO blobs (run, role, value) VALUES (?, ?, ?)
 ON CONFLICT (run, role) DO UPDATE SET value = excluded.value
 
 -- name: find_run
-SELECT run, kind, name, version, digest, nonce, status, parent, fence FROM runs WHERE id = ?
+SELECT r.run, t.kind, t.name, t.version, r.digest, r.nonce, r.status, r.parent, r.fence
+FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
 -- name: ready_in_queue
-SELECT 1 FROM runs WHERE status = 1 AND crashes < 2 AND queue = ? LIMIT 1
+SELECT 1 FROM runs WHERE status = 1 AND crashes < 2
+    AND target IN (SELECT target FROM targets WHERE queue = ?) LIMIT 1
 
 -- name: last_run
 SELECT last_insert_rowid()
@@ -27,7 +46,11 @@ SELECT last_insert_rowid()
 SELECT 1 FROM runs WHERE run = ? AND fence = ? AND status = 2
 
 -- name: finish
-UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, rollback = ?, worker = NULL,
+UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL
+WHERE run = ? AND fence = ? AND status = 2
+
+-- name: finish_more
+UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = ?,
     attempts = ifnull(?, attempts)
 WHERE run = ? AND fence = ? AND status = 2
 
@@ -50,12 +73,16 @@ UPDATE runs SET status = ?, due = ?, updated = ?, worker = NULL,
         WHEN (SELECT j.fence FROM journal j WHERE j.run = runs.run ORDER BY j.seq DESC LIMIT 1) = fence
         THEN 0 ELSE crashes END
 WHERE run = ? AND fence = ? AND status = 2
-RETURNING queue, kind, name, version
+RETURNING target
 
 -- name: set_value
 UPDATE runs SET value = ? WHERE run = ?
 
 -- name: park
+UPDATE runs SET status = 3, waiting = ?, updated = ?, worker = NULL, crashes = 0
+WHERE run = ? AND fence = ? AND status = 2
+
+-- name: park_until
 UPDATE runs SET status = 3, due = ?, waiting = ?, updated = ?, worker = NULL, crashes = 0
 WHERE run = ? AND fence = ? AND status = 2
 
@@ -64,20 +91,20 @@ UPDATE runs SET phase = ? WHERE run = ?
 
 -- name: wake
 UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ? WHERE run = ? AND status = 3
-RETURNING queue, kind, name, version
+RETURNING target
 
 -- name: wake_delayed
 UPDATE runs SET status = 1, due = NULL, updated = ? WHERE run = ? AND status = 0 AND fence > 0
-RETURNING queue, kind, name, version
+RETURNING target
 
 -- name: make_ready
 UPDATE runs SET status = 1, due = NULL, waiting = '', ended = NULL, updated = ?, crashes = 0,
     fence = fence + ?, phase = ?
 WHERE run = ? AND status = ?
-RETURNING queue, kind, name, version
+RETURNING target
 
 -- name: stuck
-SELECT run, queue, kind, name, version FROM runs WHERE status = 6
+SELECT run, target FROM runs WHERE status = 6
 
 -- name: try_stuck
 UPDATE runs SET status = 1, updated = ? WHERE run = ? AND status = 6
@@ -86,20 +113,25 @@ UPDATE runs SET status = 1, updated = ? WHERE run = ? AND status = 6
 SELECT status, worker FROM runs WHERE run = ?
 
 -- name: address
-SELECT run, status, worker, fence, kind, parent, parent_path, id, phase, rollback FROM runs WHERE id = ?
+SELECT r.run, r.status, r.worker, r.fence, t.kind, r.parent, r.parent_path, r.id, r.phase, r.rollback
+FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
+
+-- name: status_of
+SELECT run, status FROM runs WHERE id = ?
 
 -- name: cancel_unclaimed
 UPDATE runs SET status = 12, value = ?, ended = ?, updated = ?, due = NULL, waiting = ''
 WHERE run = ? AND fence = 0 AND status IN (0, 1, 4)
 
 -- name: unended_jobs
-SELECT run FROM runs WHERE parent = ? AND kind = 2 AND status < 10
+SELECT r.run FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE r.parent = ? AND t.kind = 2 AND r.status < 10
 
 -- name: promote
 UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ?
 WHERE run IN (SELECT run FROM runs WHERE due IS NOT NULL AND due <= ? ORDER BY due LIMIT 1000)
     AND status IN (0, 3)
-RETURNING queue, kind, name, version
+RETURNING target
 
 -- name: next_due
 SELECT min(due) FROM runs WHERE due IS NOT NULL
@@ -109,19 +141,23 @@ SELECT 1 FROM runs WHERE status = 1 AND crashes >= 2 LIMIT 1
 
 -- name: claim_seek
 SELECT * FROM (SELECT priority, run FROM runs
-    WHERE status = 1 AND crashes < 2 AND queue = ? AND name = ? AND version = ? AND kind = ?
+    WHERE status = 1 AND crashes < 2 AND target = ?
     ORDER BY priority DESC, run LIMIT ?)
 
 -- name: claim_seek_alone
 SELECT * FROM (SELECT priority, run FROM runs
-    WHERE status = 1 AND crashes >= 2 AND queue = ? AND name = ? AND version = ? AND kind = ?
+    WHERE status = 1 AND crashes >= 2 AND target = ?
     ORDER BY priority DESC, run LIMIT ?)
 
 -- name: claim
 UPDATE runs SET status = 2, fence = fence + 1, worker = ?, started = ifnull(started, ?), updated = ?
 WHERE run IN (SELECT run FROM ({seeks}) ORDER BY priority DESC, run LIMIT ?)
-RETURNING run, id, kind, name, version, queue, fence, attempts, crashes, phase, priority, nonce,
-    generation, created, scheduled, deadline, parent, parent_id, parent_path, args, value, options
+RETURNING run, id, target, fence, priority, nonce, created, scheduled, deadline, parent, args, options
+
+-- name: claimed_before
+SELECT run, attempts, crashes, phase, generation, parent_id, parent_path,
+    ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1))
+FROM runs WHERE run IN (SELECT value FROM json_each(?))
 
 -- name: blob
 SELECT value FROM blobs WHERE run = ? AND role = ?

@@ -10,7 +10,7 @@ DELETE FROM workers WHERE worker = ?
 
 -- name: hand_back
 UPDATE runs SET status = 1, worker = NULL, updated = ? WHERE worker = ?
-RETURNING queue, kind, name, version, run
+RETURNING target, run
 
 -- name: beat
 UPDATE workers SET until = ? WHERE worker = ? RETURNING swept
@@ -27,7 +27,7 @@ FROM runs r WHERE worker = ?
 -- name: hand_over
 UPDATE runs SET status = ?, due = ?, worker = NULL, crashes = ?, updated = ?
 WHERE run = ? AND fence = ? AND worker = ? AND status = 2
-RETURNING queue, kind, name, version
+RETURNING target
 
 -- name: orphan_workers
 SELECT DISTINCT worker FROM runs WHERE worker IS NOT NULL
