@@ -15,6 +15,8 @@ def refuse_unfit(value: object, annotation: Any, where: str) -> None:
 
 
 def fits(value: Any, annotation: Any) -> bool:
+    if type(value) is annotation:
+        return True
     if annotation is None:
         return value is None
     origin = get_origin(annotation)

@@ -20,8 +20,6 @@ from stepwell_runtime.codec._read import PlanFor, Reader, top_ref
 from stepwell_runtime.codec._refs import plain_ref, short_name, type_name, type_of
 from stepwell_runtime.codec._write import (
     SCALARS,
-    all_scalar,
-    all_str,
     encode_native,
     write,
     write_canonical,
@@ -77,9 +75,14 @@ class Codec:
         """Raises SerializationError naming `where` and the path in the value; PayloadTooLarge."""
         kind = type_of(value)
         try:
-            if kind in SCALARS or (  # the usual values, without a call
-                kind is dict and all_str(map(type, value)) and all_scalar(map(type, value.values()))
-            ):
+            native = kind in SCALARS
+            if kind is dict:  # the usual value: looked at here and without a call, which is faster
+                native = True
+                for key, item in value.items():
+                    if type_of(key) is not str or type_of(item) not in SCALARS:
+                        native = False
+                        break
+            if native:
                 try:
                     data = encode_native(value)
                 except (OverflowError, UnicodeEncodeError):

@@ -25,8 +25,8 @@ SCALARS: Final = frozenset({NoneType, bool, int, float, str, bytes})
 _NATIVE: Final = frozenset({*SCALARS, list, dict})
 # Range and encodability of these are looked at only in a second pass, when msgspec has refused one.
 _CHECKED_SCALARS: Final = SCALARS - {int, str}
-all_str = frozenset({str}).issuperset
-all_scalar = SCALARS.issuperset
+_all_str = frozenset({str}).issuperset
+_all_scalar = SCALARS.issuperset
 _all_native = _NATIVE.issuperset
 
 
@@ -45,10 +45,10 @@ def _is_native(value: object, limit: int) -> bool:
             items: Collection[Any] = container
             kind = type_of(container)
             if kind is dict:
-                if not all_str(map(type, items)):
+                if not _all_str(map(type, items)):
                     return False
                 items = container.values()
-            if all_scalar(map(type, items)):
+            if _all_scalar(map(type, items)):
                 continue
             containers: list[Any] = [item for item in items if type(item) not in SCALARS]
             if not _all_native(map(type, containers)):
@@ -68,7 +68,7 @@ def write(value: Any, limit: int) -> bytes:
     try:
         if (
             kind in SCALARS
-            or (kind is list and all_scalar(map(type, value)))
+            or (kind is list and _all_scalar(map(type, value)))
             or _is_native(value, limit)
         ):
             return encode_native(value)
@@ -191,7 +191,7 @@ def _lower_list(writer: Writer, value: list[Any], depth: int) -> object:
 
 
 def _lower_dict(writer: Writer, value: dict[Any, Any], depth: int) -> object:
-    if not all_str(map(type, value)):
+    if not _all_str(map(type, value)):
         return writer.ext(tags.MAP, writer.pairs(value, depth))
     if int not in writer.scalars and any(not _is_utf8(key) for key in value):
         return writer.ext(tags.MAP, writer.pairs(value, depth))
