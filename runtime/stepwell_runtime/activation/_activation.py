@@ -136,20 +136,12 @@ class Activation:
             codec=worker.codec,
             context=worker.context.copy(),
         )
-        self.journal.next_seq = claimed.journal[-1].seq + 1 if claimed.journal else 0
-        self.journal.had_rows = bool(claimed.open_ops)
         execution.replaying = claimed.fence > 1
         begun = clock()
         execution.begin()
         self._turn_over(begun)
-        self._replay(execution, claimed.journal)
-        execution.replaying = False
-        for op in execution.other_arguments:
-            log.warning(
-                "step_replayed_with_other_arguments", run=self.id, step=op.name, path=op.path
-            )
-        if execution.stuck is None:
-            self._take_up(execution, claimed)
+        if claimed.fence > 1:
+            self._replay(execution, claimed)
         if claimed.inbox:
             self._absorb(execution, claimed.inbox)
 
@@ -160,7 +152,22 @@ class Activation:
         if claimed.inbox:
             self._absorb(self.execution, claimed.inbox)
 
-    def _replay(self, execution: Execution, journal: Sequence[Record]) -> None:
+    def _replay(self, execution: Execution, claimed: Claimed) -> None:
+        """Bring the code to where an earlier claim has left it, and take up what is open."""
+        journal = claimed.journal
+        self.journal.next_seq = journal[-1].seq + 1 if journal else 0
+        self.journal.had_rows = bool(claimed.open_ops)
+        self._deliver_again(execution, journal)
+        execution.replaying = False
+        for op in execution.other_arguments:
+            log.warning(
+                "step_replayed_with_other_arguments", run=self.id, step=op.name, path=op.path
+            )
+        if execution.stuck is None:
+            execution.seq = self.journal.next_seq
+            self._take_up(execution, claimed)
+
+    def _deliver_again(self, execution: Execution, journal: Sequence[Record]) -> None:
         voided: set[int] = set()
         for record in journal:
             if record.kind == RecordKind.REOPEN and record.name == "retry":
@@ -180,7 +187,6 @@ class Activation:
             execution.deliver(record)
             if execution.stuck is not None:
                 return
-        execution.seq = self.journal.next_seq
 
     def _take_up(self, execution: Execution, claimed: Claimed) -> None:
         """Give the open operations what was stored of them (due times, failures, children).

@@ -52,7 +52,18 @@ def call_op(execution: Execution, branch: Branch, command: CallCommand, path: st
     except Exception as refused:
         refused.add_note(f"at path {path} of run {execution.facts.id!r}")
         raise
-    return CallOp(path, kind, command, branch, execution.seq, args, digest_of(args))
+    return CallOp(
+        path,
+        kind,
+        definition.name,
+        command,
+        branch,
+        execution.seq,
+        args=args,
+        definition=definition,
+        digest=digest_of(args),
+        options=command.options,
+    )
 
 
 def _wait(execution: Execution, branch: Branch, command: WaitCommand, path: str) -> Op | None:

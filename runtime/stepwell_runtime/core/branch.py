@@ -10,7 +10,10 @@ from contextvars import Context
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
+from stepwell_runtime.definitions import CallOptions, Definition
 from stepwell_runtime.errors import Cancelled
 from stepwell_runtime.launch import Arguments
 from stepwell_runtime.scope import RunFacts, UndoEntry
@@ -29,52 +32,26 @@ OPEN, SETTLING, ENDED = OpState
 """The members, for code that runs at every step: to find one through its class costs much more."""
 
 
-class Op:
+class Op(msgspec.Struct, eq=False):
     """One operation that a branch waits for."""
 
-    __slots__ = (
-        "branch",
-        "command",
-        "due",
-        "kind",
-        "name",
-        "opened_after",
-        "path",
-        "state",
-    )
-
-    def __init__(
-        self, path: str, kind: str, name: str, command: Command, branch: Branch, opened_after: int
-    ) -> None:
-        self.path, self.kind, self.name = path, kind, name
-        self.command, self.branch, self.opened_after = command, branch, opened_after
-        self.state = OPEN
-        self.due: float | None = None
+    path: str
+    kind: str
+    name: str
+    command: Command
+    branch: Branch
+    opened_after: int
+    due: float | None = None
+    state: OpState = OPEN
 
 
-class CallOp(Op):
+class CallOp(Op, kw_only=True, eq=False):
     """An operation that executes a decorated function."""
 
-    __slots__ = ("args", "definition", "digest", "options")
-
-    def __init__(
-        self,
-        path: str,
-        kind: str,
-        command: CallCommand,
-        branch: Branch,
-        opened_after: int,
-        args: Arguments,
-        digest: int,
-    ) -> None:
-        # Not through Op.__init__: there is one of these for each step.
-        self.path, self.kind = path, kind
-        self.command, self.branch, self.opened_after = command, branch, opened_after
-        self.state = OPEN
-        self.due = None
-        self.definition = definition = command.definition
-        self.name, self.options = definition.name, command.options
-        self.args, self.digest = args, digest
+    args: Arguments
+    definition: Definition
+    digest: int
+    options: CallOptions
 
 
 class Branch:

@@ -37,6 +37,7 @@ from stepwell_runtime.core.outcomes import (
     FITTING,
     RETURNED,
     SUCCEEDED,
+    Delivered,
     Resumed,
     after_child,
     after_signal,
@@ -89,7 +90,6 @@ class Execution:
         "_undo_stack",
         "closing",
         "codec",
-        "delivered",
         "facts",
         "failure",
         "now",
@@ -133,10 +133,9 @@ class Execution:
         self.opened: list[Op] = []
         self.withdrawn: list[Op] = []
         self.seq = 0
-        self.delivered: list[tuple[int, int, bool]] = []
         self.other_arguments: list[Op] = []  # replayed steps that were recorded with others
         self.zombies: list[object] = []
-        self._ended: set[str] = set()
+        self._ended: dict[str, Delivered | None] = {}  # by path; None: without a record
         self._ready: deque[tuple[Branch, Any, BaseException | None]] | None = None
         self._live: dict[Branch, None] = {}
         self._signals: Signals | None = None
@@ -230,7 +229,8 @@ class Execution:
         outcome = self.outcome
         if outcome is None or outcome.error is None:
             return []
-        return voids(outcome.error, self._failures or (), self.delivered)
+        delivered = [one for one in self._ended.values() if one is not None]
+        return voids(outcome.error, self._failures or (), delivered)
 
     # --- delivery ---
 
@@ -256,8 +256,9 @@ class Execution:
             raise Diverged(path, described(record), "nothing there")
         if kind not in FITTING.get(op.kind, ()) or record.name != op.name:
             raise Diverged(path, described(record), f"{op.kind} {op.name!r}")
+        cut = False
+        error: BaseException | None = None
         if isinstance(op, CallOp) and kind in RETURNED:
-            self.delivered.append((record.seq, op.opened_after, False))
             definition = op.definition
             try:
                 value = self.codec.read(record.value)
@@ -265,19 +266,17 @@ class Execution:
                 value = self.codec.decode(
                     record.value, definition.result_type, where=definition.its_result
                 )
-            error = None
             if isinstance(definition, StepDefinition) and definition.compensate is not None:
                 error = self._register_own_undo(definition.compensate, value)
         else:
             # What failed while its branch was being cancelled got no retries: it counts as cut.
             cut = op.state is SETTLING and kind not in SUCCEEDED
-            self.delivered.append((record.seq, op.opened_after, cut))
             value, error = self._decoded(op, record)
         if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
             self.other_arguments.append(op)
         op.state = ENDED
         del self.ops[path]
-        self._ended.add(path)
+        self._ended[path] = record.seq, op.opened_after, cut
         self._drive(op.branch, value, error)
         error = None  # its traceback may hold this frame, which would be a cycle
 
@@ -512,7 +511,7 @@ class Execution:
             else:
                 op = ask(self, branch, command, path)
         except Exception as error:  # noqa: BLE001 - arguments that cannot be encoded: raised there
-            self._ended.add(path)
+            self._ended[path] = None
             self.resume(branch, None, error)
             return
         if op is not None:
@@ -521,13 +520,13 @@ class Execution:
 
     def answered(self, branch: Branch, path: str, outcome: Resumed) -> None:
         """Note an operation whose outcome is known when it is asked for."""
-        self._ended.add(path)
+        self._ended[path] = None
         self.resume(branch, *outcome)
 
     def end(self, op: Op) -> None:
         op.state = ENDED
         self.ops.pop(op.path, None)
-        self._ended.add(op.path)
+        self._ended[op.path] = None
 
     def _branch_ended(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.done = True

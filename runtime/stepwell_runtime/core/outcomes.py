@@ -37,6 +37,10 @@ FITTING: dict[str, frozenset[RecordKind]] = {
 Resumed = tuple[Any, BaseException | None]
 """What a branch is resumed with: a value, or an error to raise."""
 
+Delivered = tuple[int, int, bool]
+"""Of a record: its seq, how many records came before its operation was asked for, and whether the
+operation was cut."""
+
 
 Verdict = Literal["completed", "failed", "cancelled"]
 
@@ -125,7 +129,7 @@ def described(record: Record) -> str:
 def voids(
     error: BaseException,
     failures: Iterable[tuple[int, BaseException]],
-    delivered: Iterable[tuple[int, int, bool]],
+    delivered: Iterable[Delivered],
 ) -> list[int]:
     """Return the seqs to void so that a run goes on from what failed it.
 
