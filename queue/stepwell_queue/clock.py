@@ -99,7 +99,7 @@ class RandomIds:
         milliseconds = int(self._clock.now() * 1000)
         if milliseconds != self._milliseconds:
             text = f"{milliseconds & 0xFFFF_FFFF_FFFF:012x}"
-            self._milliseconds, self._time = milliseconds, f"{text[:8]}-{text[8:]}-7"
+            self._milliseconds, self._time = milliseconds, f"{text[:8]}-{text[8:]}-"
         if not self._tails:
             self._tails = _tails()
         return self._time + self._tails.pop()
@@ -114,20 +114,23 @@ class RandomIds:
         self._tails, self._nonces = [], []
 
 
-_AT_A_TIME = 128
+_AT_A_TIME = 256
 _EIGHT_BYTES = struct.Struct(f"<{_AT_A_TIME}Q")
-_DIGITS = 20  # of which an id takes 19
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+_ONES = int.from_bytes(b"\0\1" * _AT_A_TIME, "big")
 
 
 def _tails() -> list[str]:
-    """Return what follows the time and the version in an id, for many ids."""
-    noise = os.urandom(_AT_A_TIME * _DIGITS // 2).hex()
-    return [
-        f"{noise[at : at + 3]}-{_VARIANT[noise[at + 3]]}{noise[at + 4 : at + 7]}"
-        f"-{noise[at + 7 : at + 19]}"
-        for at in range(0, len(noise), _DIGITS)
-    ]
+    """Return what follows the time in an id, for many: 7xxx-yxxx-xxxxxxxxxxxx, y from 8 to b."""
+    versioned, varied = _words(0x0FFF, 0x7000), _words(0x3FFF, 0x8000)
+    ends = os.urandom(6 * _AT_A_TIME).hex("-", 6).split("-")
+    return list(map("-".join, zip(versioned, varied, ends, strict=True)))
+
+
+def _words(random: int, fixed: int) -> list[str]:
+    """Return many groups of four digits; `random` masks the bits that are, `fixed` has the rest."""
+    size = 2 * _AT_A_TIME
+    bits = int.from_bytes(os.urandom(size), "big") & random * _ONES | fixed * _ONES
+    return bits.to_bytes(size, "big").hex("-", 2).split("-")
 
 
 _all_ids: weakref.WeakSet[RandomIds] = weakref.WeakSet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import uuid
 
@@ -24,6 +25,14 @@ def test_run_ids_are_uuids_of_version_7_with_the_time_in_front() -> None:
         one = uuid.UUID(text)
         assert (one.version, one.variant, str(one)) == (7, uuid.RFC_4122, text)
         assert one.int >> 80 == 1_700_000_000_123
+
+
+def test_all_bits_but_time_version_and_variant_are_random() -> None:
+    ids = RandomIds(Noon())  # type: ignore[arg-type]  # only now() is used
+    made = [uuid.UUID(ids.run_id()).int & (1 << 80) - 1 for _ in range(2000)]
+    once, always = functools.reduce(int.__or__, made), functools.reduce(int.__and__, made)
+    assert once == 0x7FFF_BFFF_FFFF_FFFF_FFFF
+    assert always == 0x7000_8000_0000_0000_0000
 
 
 def test_nonces_have_63_bits_and_differ() -> None:
