@@ -65,57 +65,63 @@ class Job:
 
     def start(self) -> None:
         """Begin; a defect of the runtime itself fails the job, and says so."""
+        claimed, worker, definition = self._claimed, self.worker, self._definition
+        of_step = isinstance(definition, StepDefinition)
         try:
-            self._start()
+            if (
+                claimed.crashes or claimed.inbox or claimed.deadline is not None
+            ) and not self._may_begin():
+                return
+            try:
+                args, kwargs = decode_arguments(
+                    worker.codec,
+                    definition,
+                    claimed.args,
+                    trusted=worker.trusts_clients or of_step,
+                )
+            except DecodingError as error:
+                self._fail(error)
+                return
+            lasting = lasting_id(claimed.id) if of_step else claimed.id
+            self._attempt = Attempt(
+                definition,
+                args,
+                kwargs,
+                self._policy.timeout if claimed.options else definition.timeout,
+                worker.threads,
+                self._attempt_ended,
+                claimed.parent_id if of_step and claimed.parent_id else claimed.id,
+                claimed.parent_path or "",
+                claimed.attempts + 1,
+                f"{lasting}/{claimed.nonce}/{claimed.generation}",
+                worker.app,
+            )
+            self._attempt.begin(worker.loop, worker.lanes, worker.context)
         except Exception as error:
             log.exception("job_broke", run=self.id)
             if not self.ended:
                 self._fail(error)
 
-    def _start(self) -> None:
-        claimed, worker, definition = self._claimed, self.worker, self._definition
-        if claimed.crashes >= definition.max_crashes:
+    def _may_begin(self) -> bool:
+        """Whether nothing stands against it; otherwise it has ended."""
+        claimed, clock = self._claimed, self.worker.clock
+        if claimed.crashes >= self._definition.max_crashes:
             self._fail(
                 WorkerCrashed(
                     f"{self._word}: its worker died {claimed.crashes} times in a row while "
                     "running it"
                 )
             )
-            return
-        if claimed.inbox and self._is_cancelled(claimed.inbox) and not self._must_settle:
+            return False
+        if self._is_cancelled(claimed.inbox) and not self._must_settle:
             self._finish(_CANCELLED, self._cancel_reason or b"")
-            return
+            return False
         if claimed.deadline is not None:
-            if worker.clock.now() >= claimed.deadline:
+            if clock.now() >= claimed.deadline:
                 self._fail(DeadlineExceeded(f"{self._word} did not end by its deadline"))
-                return
-            self._deadline_timer = worker.clock.call_at(claimed.deadline, self._deadline_passed)
-        of_step = isinstance(definition, StepDefinition)
-        try:
-            args, kwargs = decode_arguments(
-                worker.codec,
-                definition,
-                claimed.args,
-                trusted=worker.trusts_clients or of_step,
-            )
-        except DecodingError as error:
-            self._fail(error)
-            return
-        lasting = lasting_id(claimed.id) if of_step else claimed.id
-        self._attempt = Attempt(
-            definition,
-            args,
-            kwargs,
-            self._policy.timeout if claimed.options else definition.timeout,
-            worker.threads,
-            self._attempt_ended,
-            claimed.parent_id if of_step and claimed.parent_id else claimed.id,
-            claimed.parent_path or "",
-            claimed.attempts + 1,
-            f"{lasting}/{claimed.nonce}/{claimed.generation}",
-            worker.app,
-        )
-        self._attempt.begin(worker.loop, worker.lanes, worker.context)
+                return False
+            self._deadline_timer = clock.call_at(claimed.deadline, self._deadline_passed)
+        return True
 
     @property
     def _policy(self) -> Policy:
@@ -266,7 +272,9 @@ class Job:
         )
 
     def _submit(self, verb: Verb[None]) -> None:
-        self._end()
+        self.ended = True
+        if self._deadline_timer is not None or self._attempt is not None:
+            self._end()
         try:
             self.worker.store.submit(verb, self._stored)
         except Exception as refused:  # noqa: BLE001 - its place must not stay taken

@@ -23,7 +23,7 @@ LONGEST_ID = 200
 _DERIVED = re.compile(r"/~?[\d.]+(#\d+)?\Z")
 _RETRIED = re.compile(r"#\d+\Z")
 pack_arguments: Callable[[Arguments], bytes] = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(tuple[list[bytes], dict[str, bytes]])
+_unpack: Callable[[bytes], Arguments] = msgspec.msgpack.Decoder(Arguments).decode
 _NO_KEYWORDS: dict[str, bytes] = {}
 
 
@@ -109,7 +109,7 @@ def decode_arguments(
     codec: Codec, definition: Definition, data: bytes, *, trusted: bool
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the values of stored arguments. Raises DecodingError."""
-    return decode_each(codec, definition, _decoder.decode(data), trusted=trusted)
+    return decode_each(codec, definition, _unpack(data), trusted=trusted)
 
 
 def digest_of(arguments: Arguments) -> int:
