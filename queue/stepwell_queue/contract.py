@@ -533,6 +533,10 @@ class SessionEvents(Protocol):
         """These runs were claimed by somebody else, or ended from outside."""
         ...
 
+    def on_answered(self) -> None:
+        """The callbacks of all verbs that were answered together have been called."""
+        ...
+
 
 class Session(Protocol):
     """A registered worker: its lease is beaten by a thread of its own while it holds anything."""

@@ -22,6 +22,7 @@ from stepwell_queue.contract import (
     Hello,
     Identity,
     InboxRow,
+    Record,
     Reschedule,
     Session,
     Store,
@@ -31,6 +32,7 @@ from stepwell_runtime.activation import Activation, Work
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.activation._work import Stage
 from stepwell_runtime.codec import Codec
+from stepwell_runtime.core.guard import GuardLoop
 from stepwell_runtime.definitions import (
     Definition,
     StepDefinition,
@@ -94,6 +96,8 @@ class Worker:
         self.threads: anyio.CapacityLimiter
         self.loop: asyncio.AbstractEventLoop
         self.lanes: Lanes
+        self.guard = GuardLoop()
+        self.committed: list[tuple[Activation, Sequence[Record]]] = []  # not yet delivered
         self.zombies: list[object] = []
         self._live: OrderedDict[int, Activation] = OrderedDict()
         self._live_fences: dict[int, int] = {}
@@ -368,6 +372,31 @@ class Worker:
                 return
 
     # --- what the store says ---
+
+    def on_answered(self) -> None:
+        """Deliver what has been committed, and have the runs go on.
+
+        The code of all runs in one go, since to take the loop's place costs more than most turns;
+        of each run one write at a time.
+        """
+        while self.committed:
+            turn: dict[Activation, Sequence[Record]] = {}
+            later: list[tuple[Activation, Sequence[Record]]] = []
+            for one in self.committed:
+                if one[0] in turn:
+                    later.append(one)
+                else:
+                    turn[one[0]] = one[1]
+            self.committed = later
+            self.guard.enter()
+            try:
+                for activation, records in turn.items():
+                    if records:
+                        activation.deliver(records[0])
+            finally:
+                self.guard.leave()
+            for activation, records in turn.items():
+                activation.proceed(records)
 
     def on_inbox(self, rows: Sequence[InboxRow]) -> None:
         told: dict[int, list[InboxRow]] = {}

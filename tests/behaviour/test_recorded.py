@@ -11,6 +11,7 @@ import pytest
 from stepwell_queue.contract import RecordKind, Rollback
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.execution import Execution
+from stepwell_runtime.core.guard import GuardLoop
 from tests.behaviour.recorded import CALLS, JOURNALS, Kept
 from tests.replay.driver import Facts
 
@@ -27,6 +28,7 @@ def replayed(kept: Kept) -> Execution:
         now=kept.created,
         codec=codec,
         context=Context(),
+        guard=GuardLoop(),
     )
     execution.begin()
     for one in kept.journal:

@@ -16,6 +16,7 @@ from msgspec import msgpack
 
 from stepwell_queue.contract import History, Record, RecordKind, Rollback, Status
 from stepwell_runtime.core.branch import CallOp, Op, OpState
+from stepwell_runtime.core.guard import GuardLoop
 from stepwell_runtime.launch import decode_arguments, decode_each
 from tests.property.shapes import START, Broken, held, shaped
 from tests.property.world import Scenario, codec
@@ -61,6 +62,7 @@ class Replay:
             now=run.created,
             codec=codec,
             context=Context(),
+            guard=GuardLoop(),
         )
         self.signals = 0
 

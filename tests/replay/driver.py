@@ -12,6 +12,7 @@ from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.branch import CallOp, Op
 from stepwell_runtime.core.execution import Execution, Outcome
+from stepwell_runtime.core.guard import GuardLoop
 from stepwell_runtime.errors import NotDurable
 from tests.replay.asked import Events, Watched
 
@@ -53,6 +54,7 @@ class Driven:
             now=START,
             codec=codec,
             context=Context(),
+            guard=GuardLoop(),
         )
 
     def replayed(self, code: Code | None = None) -> Driven:

@@ -100,6 +100,8 @@ class Listener:
         self.rows += rows
         self.told.set()
 
+    def on_answered(self) -> None: ...
+
     def on_lost(self, runs: Sequence[int]) -> None:
         self.lost += runs
         self.lost_some.set()

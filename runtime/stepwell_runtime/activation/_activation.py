@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,12 +28,11 @@ from stepwell_runtime.activation._facts import Facts
 from stepwell_runtime.activation._inbox import Inbox
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps, in_order
-from stepwell_runtime.activation._timers import Timers
+from stepwell_runtime.activation._timers import Timers, fire_due
 from stepwell_runtime.activation._work import (
     RECORDED,
     ROW_KIND,
     RUNNING,
-    WAITING,
     Work,
     due_from,
     waiting,
@@ -61,6 +59,7 @@ class Activation:
     __slots__ = (
         "__weakref__",
         "_concluding",
+        "_defect",
         "_inbox",
         "children",
         "definition",
@@ -92,6 +91,7 @@ class Activation:
         self.children: Children | None = None  # made for the first one
         self._inbox: Inbox | None = None  # likewise
         self._concluding = False
+        self._defect: Exception | None = None
         self.never_hold = False  # told to roll back, or to end: no retry can help
         self.retry: InboxRow | None = None
 
@@ -135,6 +135,7 @@ class Activation:
             now=claimed.created if claimed.due is None else max(claimed.created, claimed.due),
             codec=worker.codec,
             context=worker.context.copy(),
+            guard=worker.guard,
         )
         execution.replaying = claimed.fence > 1
         begun = clock()
@@ -245,19 +246,36 @@ class Activation:
         self._inbox.absorb(rows)
 
     def committed(self, records: Sequence[Record]) -> None:
-        """Deliver records that are durable now, one at a time, and go on."""
+        self.worker.committed.append((self, records))
+
+    def deliver(self, record: Record) -> None:
+        """Deliver a record that is durable now: workflow code runs, and nothing else."""
         execution = self.execution
-        if self.ended or execution is None:
+        if execution is None:
             return
+        if record.path:
+            self.works.pop(record.path, None)
+        begun = clock()
         try:
-            for record in records:
-                if record.path:
-                    self.works.pop(record.path, None)
-                begun = clock()
-                execution.deliver(record)
-                if clock() - begun > WORKFLOW_TURN:
-                    self._turn_over(begun)
-                # Each delivery has its effects before the next, as it has after a crash.
+            execution.deliver(record)
+        except Exception as error:  # noqa: BLE001 - a defect of the runtime: said once code may run
+            self._defect = error
+        if clock() - begun > WORKFLOW_TURN:
+            self._turn_over(begun)
+
+    def proceed(self, records: Sequence[Record]) -> None:
+        """Carry out what the code has asked for since the first of these was delivered.
+
+        Deliver the others. Each delivery has its effects before the next, as after a crash.
+        """
+        execution = self.execution
+        if execution is None:
+            return
+        self.journal.in_flight -= 1
+        try:
+            self._follow(execution)
+            for record in records[1:]:
+                self.deliver(record)
                 self._follow(execution)
             self._go_on(execution)
         except Exception as error:  # noqa: BLE001 - it is logged there
@@ -338,6 +356,8 @@ class Activation:
 
     def _follow(self, execution: Execution) -> None:
         """End what the code no longer waits for, and begin what it has asked for."""
+        if self._defect is not None:
+            raise self._defect
         if execution.stuck is not None:
             return
         if execution.withdrawn:
@@ -361,7 +381,7 @@ class Activation:
         if self._concluding:
             return
         if timers.active:
-            self._fire_due(execution)
+            fire_due(self, execution)
         if self.children is not None and self.children.gathered:
             self.children.submit()
         if steps.running or steps.queued or journal.in_flight:
@@ -417,35 +437,6 @@ class Activation:
                 self._its_children().withdraw(work)
             else:
                 self.forget(work)
-
-    def _fire_due(self, execution: Execution) -> None:
-        timers = self.timers
-        due, now = timers.next_due, self.worker.clock.now()
-        if due is None or due > now:
-            return
-        if timers.deadline is not None and timers.deadline <= now:
-            timers.deadline = None
-            if execution.outcome is None:
-                self.never_hold = True
-                self.journal.append((self.journal.record(RecordKind.CANCEL, "", "deadline"),))
-        timers.earliest = None
-        waiting = [
-            (work.due, work)
-            for work in self.works.values()
-            if work.stage is WAITING and work.due is not None
-        ]
-        if len(waiting) > 1:
-            # the shorter of two sleeps ends first, however late it is
-            waiting.sort(key=itemgetter(0))
-        for due, work in waiting:
-            if due > now:
-                timers.note(due)
-            elif work.op.kind == "step":
-                self.steps.queue(work)
-            elif work.op.kind in ("sleep", "wait"):
-                work.stage = RECORDED
-                record = self.journal.record(RecordKind.TIMER, work.op.path, work.op.name)
-                self.journal.append((record,), closed=(work.op.path,) if work.row else ())
 
     # --- giving up the claim ---
 

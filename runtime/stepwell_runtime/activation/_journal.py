@@ -19,7 +19,10 @@ Answered = Callable[[Any], None]
 class Reader(Protocol):
     """Who is told what has been committed, or was refused."""
 
-    def committed(self, records: Sequence[Record]) -> None: ...
+    def committed(self, records: Sequence[Record]) -> None:
+        """The records of one write are durable; it is in flight until they are delivered."""
+        ...
+
     def refused(self, error: Exception) -> None: ...
 
 
@@ -142,10 +145,10 @@ class JournalWriter:
         self._store.submit(Append(self.run, self.fence, records), partial(self._appended, records))
 
     def _appended(self, records: Sequence[Record], answer: Exception | None) -> None:
-        self.in_flight -= 1
         if answer is None:
             self._reader.committed(records)
         else:
+            self.in_flight -= 1
             self._reader.refused(answer)
 
     def append_children(

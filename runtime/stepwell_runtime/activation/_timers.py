@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from stepwell_queue.clock import Clock, Timer
+from stepwell_queue.contract import RecordKind
+from stepwell_runtime.activation._work import RECORDED, WAITING
+
+if TYPE_CHECKING:
+    from stepwell_runtime.activation._activation import Activation
+    from stepwell_runtime.core.execution import Execution
 
 
 class Timers:
@@ -60,3 +68,34 @@ class Timers:
     def _fired(self) -> None:
         self._timer = self._armed = None
         self._wake()
+
+
+def fire_due(activation: Activation, execution: Execution) -> None:
+    """Carry out what is due: the deadline of the run, sleeps and waits, next attempts of steps."""
+    timers, journal = activation.timers, activation.journal
+    due, now = timers.next_due, activation.worker.clock.now()
+    if due is None or due > now:
+        return
+    if timers.deadline is not None and timers.deadline <= now:
+        timers.deadline = None
+        if execution.outcome is None:
+            activation.never_hold = True
+            journal.append((journal.record(RecordKind.CANCEL, "", "deadline"),))
+    timers.earliest = None
+    waiting = [
+        (work.due, work)
+        for work in activation.works.values()
+        if work.stage is WAITING and work.due is not None
+    ]
+    if len(waiting) > 1:
+        # the shorter of two sleeps ends first, however late it is
+        waiting.sort(key=itemgetter(0))
+    for due, work in waiting:
+        if due > now:
+            timers.note(due)
+        elif work.op.kind == "step":
+            activation.steps.queue(work)
+        elif work.op.kind in ("sleep", "wait"):
+            work.stage = RECORDED
+            record = journal.record(RecordKind.TIMER, work.op.path, work.op.name)
+            journal.append((record,), closed=(work.op.path,) if work.row else ())

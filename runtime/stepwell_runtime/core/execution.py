@@ -7,11 +7,9 @@ the outcome, and delivers it.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
-from sys import get_asyncgen_hooks, set_asyncgen_hooks
 from typing import Any
 
 from stepwell_queue.contract import Record, RecordKind
@@ -31,7 +29,7 @@ from stepwell_runtime.core.cancelling import cancel_branch, refuse_cancelled
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
 from stepwell_runtime.core.discard import close_coroutine, finish_generator, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
-from stepwell_runtime.core.guard import GuardLoop, foreign_await, guarded
+from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
 from stepwell_runtime.core.outcomes import (
     FITTING,
@@ -63,9 +61,6 @@ from stepwell_runtime.scope import RunFacts, current
 MOST_REFUSED = 100
 FAILURES_KEPT = 64
 
-_set_running_loop = asyncio._set_running_loop
-_get_running_loop = asyncio._get_running_loop
-
 
 class Execution:
     """One run's code, standing wherever its journal has brought it."""
@@ -79,9 +74,7 @@ class Execution:
         "_failures",
         "_generators",
         "_guard",
-        "_hooks",
         "_live",
-        "_loop",
         "_main",
         "_main_outcome",
         "_ready",
@@ -118,6 +111,7 @@ class Execution:
         now: float,
         codec: Codec,
         context: Context,
+        guard: GuardLoop,
     ) -> None:
         self.facts, self.seed, self.now, self.codec = facts, seed, now, codec
         self.replaying = False
@@ -147,12 +141,9 @@ class Execution:
         self.swallowed = 0
         self._refused = 0
         self._generators: list[AsyncGenerator[Any, Any]] | None = None
-        self._guard = GuardLoop()
+        self._guard = guard
         self._context = context
         self._main = self._new_branch("", main(), context, None, 0, exempt=False)
-        # One thread and one loop drive all of it: what has to be put back is always the same.
-        self._loop = _get_running_loop()
-        self._hooks = get_asyncgen_hooks()
 
     # --- what the driver says ---
 
@@ -447,8 +438,9 @@ class Execution:
 
         User code runs with no loop but the guard, and with its async generators in our hands.
         """
-        set_asyncgen_hooks(self._note_generator, finish_generator)
-        _set_running_loop(self._guard)  # type: ignore[arg-type]  # stands in for the loop, by design
+        guard = self._guard
+        outermost = guard.enter()
+        guard.violation = None
         try:
             while True:
                 if not branch.done:
@@ -458,13 +450,14 @@ class Execution:
                     return
                 branch, value, error = self._ready.popleft()
         finally:
-            _set_running_loop(self._loop)
-            set_asyncgen_hooks(*self._hooks)
+            if outermost:
+                guard.leave()
+            if guard.generators:
+                self._take_generators()
 
-    def _note_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if self._generators is None:
-            self._generators = []
-        self._generators.append(generator)
+    def _take_generators(self) -> None:
+        self._generators = [*(self._generators or ()), *self._guard.generators]
+        self._guard.generators.clear()
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.waiting = failure = result = command = None
@@ -576,14 +569,20 @@ class Execution:
         They hold the frames that they went through, which hold this: cycles, all of them.
         """
         self._failures = self.outcome = self._main_outcome = self.stuck = None
-        self._undo_stack = self._guard.violation = None
+        self._undo_stack = None
 
     def _close_all(self) -> None:
-        with guarded(self._guard, self._note_generator):
+        outermost = self._guard.enter()
+        try:
             for branch in reversed(list(self._live)):
                 branch.closing = True
                 if isinstance(branch.waiting, Group):
                     branch.waiting.drop_unstarted()
                 close_coroutine(branch.context, branch.coroutine, self.zombies)
-            for generator in self._generators or ():
-                finish_generator(generator)
+            self._take_generators()
+            while self._generators:
+                finish_generator(self._generators.pop(0))
+                self._take_generators()
+        finally:
+            if outermost:
+                self._guard.leave()

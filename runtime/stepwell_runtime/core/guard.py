@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from threading import get_ident
 from typing import Any, NoReturn
 
 from stepwell_runtime.core.discard import finish_generator
@@ -31,13 +31,34 @@ _OTHER = "do it inside a @step"
 
 
 class GuardLoop:
-    """Stands in for the running loop while workflow code runs; it has no working part."""
+    """Stands in for the running loop while workflow code runs; it has no working part.
 
-    __slots__ = ("violation",)
+    `enter` and `leave` are around workflow code: one run's, or that of many runs in turn.
+    """
+
+    __slots__ = ("_hooks", "_inside", "_loop", "_thread", "generators", "violation")
 
     def __init__(self) -> None:
-        # The first one is noted, so that no `except` of user code can hide it.
+        # Noted, so that no `except` of user code can hide it; who drives resets it.
         self.violation: NotDurable | None = None
+        self.generators: list[AsyncGenerator[Any, Any]] = []  # begun by whom is driven
+        self._inside = False
+
+    def enter(self) -> bool:
+        """Take the place of the loop, and of its hooks for async generators; False: it has it."""
+        if self._inside:
+            return False
+        self._loop, self._hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
+        self._thread = get_ident()
+        sys.set_asyncgen_hooks(self.generators.append, finish_generator)
+        asyncio._set_running_loop(self)  # type: ignore[arg-type]  # stands in for it, by design
+        self._inside = True
+        return True
+
+    def leave(self) -> None:
+        self._inside = False
+        asyncio._set_running_loop(self._loop)
+        sys.set_asyncgen_hooks(*self._hooks)
 
     def __getattr__(self, name: str) -> NoReturn:
         self.refuse(f"loop.{name}", _REMEDY.get(name, _OTHER))
@@ -51,22 +72,9 @@ class GuardLoop:
         error = NotDurable(
             f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}"
         )
-        if self.violation is None:
-            self.violation = error
+        if self._inside and self._thread == get_ident():  # else: it was carried elsewhere
+            self.violation = self.violation or error
         raise error
-
-
-@contextmanager
-def guarded(guard: GuardLoop, note: Callable[[AsyncGenerator[Any, Any]], None]) -> Generator[None]:
-    """Run user code: with no loop but the guard, and async generators noted, not asyncio's."""
-    loop, hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(note, finish_generator)
-    asyncio._set_running_loop(guard)  # type: ignore[arg-type]  # stands in for the loop, by design
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(loop)
-        sys.set_asyncgen_hooks(*hooks)
 
 
 def refuse_in_workflow(what: str, remedy: str) -> None:
