@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -12,6 +11,7 @@ from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Ask,
     CancelRun,
+    NewRun,
     Prune,
     SendSignal,
     Start,
@@ -32,19 +32,6 @@ log = structlog.get_logger("stepwell")
 
 PRUNE_PASS = 500
 _COMPLETED = int(Status.COMPLETED)  # to read a member of an enum is slow
-
-
-class BoundCall(Protocol):
-    """A definition bound to its arguments."""
-
-    @property
-    def definition(self) -> Definition: ...
-    @property
-    def args(self) -> tuple[Any, ...]: ...
-    @property
-    def kwargs(self) -> dict[str, Any]: ...
-    @property
-    def options(self) -> CallOptions: ...
 
 
 class Engine:
@@ -99,12 +86,9 @@ class Engine:
             raise
         return waiter
 
-    async def start_many(self, calls: Sequence[BoundCall]) -> list[Started]:
-        """Start all or none, in one transaction."""
-        new_run = self.launcher.new_run
-        return await self.store.do(
-            StartMany([new_run(one.definition, one.args, one.kwargs, one.options) for one in calls])
-        )
+    async def start_many(self, rows: list[NewRun]) -> list[Started]:
+        """Start all or none, in one transaction; the rows are the launcher's."""
+        return await self.store.do(StartMany(rows))
 
     # --- talking to a run ---
 

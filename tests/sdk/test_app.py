@@ -20,6 +20,7 @@ from stepwell import (
     PayloadTooLarge,
     Retention,
     RunNotFound,
+    RunStuck,
     Signal,
     Stepwell,
     StepwellError,
@@ -228,6 +229,24 @@ async def test_the_same_id_finds_the_same_run(app: Stepwell) -> None:
         with pytest.raises(IdConflict):
             await app.start(approval(), id="sum")
         assert len(await app.runs()) == 1
+
+
+used_inside: list[Stepwell] = []
+
+
+@workflow
+async def enqueues_by_the_app() -> None:
+    await used_inside[-1].enqueue_many([send(1), send(2)])
+
+
+async def test_calls_that_cannot_be_enqueued_in_a_workflow_do_not_warn_in_addition(
+    app: Stepwell,
+) -> None:
+    used_inside.append(app)
+    async with app, app.worker():
+        run = await app.start(enqueues_by_the_app())
+        with pytest.raises(RunStuck, match="the app"):
+            await run.result(timeout=20)
 
 
 async def test_many_are_started_all_or_none(app: Stepwell) -> None:

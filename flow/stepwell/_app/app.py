@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
@@ -35,10 +35,11 @@ from stepwell_runtime.definitions import Definition, Seconds, registry
 
 if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
-    from stepwell_queue.contract import Identity
+    from stepwell_queue.contract import Identity, NewRun
     from stepwell_runtime.engine import Engine
 
 R = TypeVar("R")
+C = TypeVar("C", bound=Call[Any])
 _AS_IT_IS = (None,) * 5
 
 
@@ -200,17 +201,33 @@ class Stepwell(Operations):
 
     async def start_many(self, calls: Iterable[WorkflowCall[R]], /) -> list[Run[R]]:
         """Start workflows in one transaction, all or none; ids by `call.with_options(id=…)`."""
-        return await self._start_many([workflow_call(call, "start_many") for call in calls])
+        return await self._start_many(calls, workflow_call, "start_many")
 
     async def enqueue_many(self, calls: Iterable[TaskCall[R]], /) -> list[Run[R]]:
         """Enqueue tasks in one transaction, all or none; ids by `call.with_options(id=…)`."""
-        return await self._start_many([task_call(call, "enqueue_many") for call in calls])
+        return await self._start_many(calls, task_call, "enqueue_many")
 
-    async def _start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]:
-        started = await self.engine.start_many(calls)
+    async def _start_many(
+        self, calls: Iterable[C], checked: Callable[[C, str], C], method: str
+    ) -> list[Run[Any]]:
+        try:
+            engine = self.engine
+        except StepwellError:
+            for call in calls:  # so that they do not warn in addition
+                checked(call, method)
+            raise
+        rows: list[NewRun] = []
+        result_types: list[Any] = []
+        # One by one: what a generator yields needs not be kept, as there may be many.
+        for call in calls:
+            checked(call, method)
+            definition: Definition = call.definition
+            rows.append(engine.launcher.new_run(definition, call.args, call.kwargs, call.options))
+            result_types.append(definition.result_type)
+        started = await engine.start_many(rows)
         return [
-            Run(self, one.id, call.definition.result_type, one.created)
-            for call, one in zip(calls, started, strict=True)
+            Run(self, one.id, result_type, one.created)
+            for result_type, one in zip(result_types, started, strict=True)
         ]
 
     async def run(
