@@ -231,7 +231,7 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
         ("claim_seek", [SEEK]),
         ("claim_seek_alone", [SEEK.replace("runs_ready", "runs_alone")]),
         ("any_alone", ["SCAN runs USING COVERING INDEX runs_alone"]),
-        ("ready_in_queue", ["SEARCH runs USING COVERING INDEX runs_ready (target=?)"]),
+        ("ready_in_queue", ["SEARCH r USING COVERING INDEX runs_ready (target=?)"]),
         ("next_due", ["SEARCH runs USING COVERING INDEX runs_due (due>?)"]),
         ("inbox", ["SEARCH inbox USING INDEX inbox_waiting (run=?)"]),
         ("any_waiting", ["SCAN inbox USING INDEX inbox_waiting"]),

@@ -56,6 +56,9 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
 _OUTAGES = (sqlite3.OperationalError, sqlite3.InternalError, MemoryError)
 
 
+Batch = Sequence[tuple[AnyVerb, object, int]]  # verb, and what the loop knows of it
+
+
 class Outage(Exception):
     """The batch was rolled back as a whole; `__cause__` says why."""
 
@@ -72,9 +75,7 @@ class _Refused(Exception):
         self.index, self.error = index, error
 
 
-def apply(
-    db: sqlite3.Connection, context: Context, verbs: Sequence[AnyVerb]
-) -> tuple[list[Any], Effects]:
+def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[Any], Effects]:
     """Apply the verbs in order and commit; each result is an answer or what refused the verb.
 
     Raises Busy if the write lock is taken, Outage if nothing could be committed.
@@ -82,7 +83,7 @@ def apply(
     refused: dict[int, Exception] = {}
     while True:
         try:
-            return _attempt(db, context, verbs, refused)
+            return _attempt(db, context, batch, refused)
         except _Refused as one:
             _roll_back(db, context)
             refused[one.index] = one.error
@@ -94,7 +95,7 @@ def apply(
 def _attempt(
     db: sqlite3.Connection,
     context: Context,
-    verbs: Sequence[AnyVerb],
+    batch: Batch,
     refused: dict[int, Exception],
 ) -> tuple[list[Any], Effects]:
     tx = Tx(db.cursor(), context)
@@ -102,7 +103,7 @@ def _attempt(
     results: list[Any] = []
     handlers = _HANDLERS
     try:
-        for verb in verbs:
+        for verb, _, _ in batch:
             if refused and len(results) in refused:
                 results.append(refused[len(results)])
                 continue
@@ -114,7 +115,7 @@ def _attempt(
     except _OUTAGES as error:
         raise Outage(str(error)) from error
     except Exception as error:
-        if _is_outage(error) or len(results) == len(verbs):
+        if _is_outage(error) or len(results) == len(batch):
             raise Outage(str(error)) from error
         raise _Refused(len(results), error) from error
     return results, tx.effects

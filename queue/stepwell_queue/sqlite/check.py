@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from stepwell_queue.contract import (
     AnyVerb,
@@ -23,60 +23,60 @@ from stepwell_queue.contract import (
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_RUNS: Final = 100_000
-_SMALL = 256  # what a row weighs beside its values
+SMALL: Final = 256  # what a row weighs beside its values
 
 
 def _start(verb: Start) -> int:
-    return _SMALL + len(verb.run.args)
+    return SMALL + len(verb.run.args)
 
 
 def _start_many(verb: StartMany) -> int:
     runs = verb.runs
     if len(runs) > MAX_RUNS:
         raise ValueError(f"StartMany takes at most {MAX_RUNS} runs at once, got {len(runs)}")
-    return _SMALL * len(runs) + sum([len(new.args) for new in runs])
+    return SMALL * len(runs) + sum([len(new.args) for new in runs])
 
 
 def _append(verb: Append) -> int:
-    size = _SMALL
+    size = SMALL
     for record in verb.records:
-        size += _SMALL + len(record.value)
-    for op in verb.opened:
-        size += _SMALL + len(op.value)
-    for _, child in verb.children:
-        size += _SMALL + len(child.args)
+        size += SMALL + len(record.value)
+    if verb.opened or verb.children:
+        size += sum([SMALL + len(op.value) for op in verb.opened])
+        size += sum([SMALL + len(child.args) for _, child in verb.children])
     return size
 
 
 def _park(verb: Park) -> int:
-    return _SMALL + sum([len(op.value) for op in verb.opened])
+    return SMALL + sum([len(op.value) for op in verb.opened])
 
 
 def _finish(verb: Finish) -> int:
-    return _SMALL + len(verb.value)
+    return SMALL + len(verb.value)
 
 
 def _settle(verb: Settle) -> int:
-    return _SMALL + len(verb.error)
+    return SMALL + len(verb.error)
 
 
 def _reschedule(verb: Reschedule) -> int:
-    return _SMALL + len(verb.error or b"")
+    return SMALL + len(verb.error or b"")
 
 
 def _signal(verb: SendSignal) -> int:
-    return _SMALL + len(verb.value)
+    return SMALL + len(verb.value)
 
 
 def _cancel(verb: CancelRun) -> int:
-    return _SMALL + len(verb.reason)
+    return SMALL + len(verb.reason)
 
 
 def _other(verb: AnyVerb) -> int:
-    return _SMALL
+    return SMALL
 
 
-_WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
+# how many bytes a verb adds to its batch
+WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     Start: _start,
     StartMany: _start_many,
     SendSignal: _signal,
@@ -92,15 +92,11 @@ _WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
 }
 
 
-def weigh(verb: AnyVerb) -> int:
-    """How many bytes a verb adds to its batch. Raises TypeError, ValueError."""
-    check = _WEIGHTS.get(type(verb))
-    if check is None:
+def refuse(verb: object, weight: int) -> NoReturn:
+    """Say why a verb is not taken; what weighs less than nothing is none."""
+    if weight < 0:
         raise TypeError(f"{type(verb).__name__} is not a verb of the store contract")
-    weight = check(verb)
-    if weight > MAX_BYTES:
-        raise ValueError(
-            f"{type(verb).__name__} of {weight} bytes is over the limit of {MAX_BYTES}: "
-            "send it in parts, or keep large values elsewhere and pass a reference"
-        )
-    return weight
+    raise ValueError(
+        f"{type(verb).__name__} of {weight} bytes is over the limit of {MAX_BYTES}: "
+        "send it in parts, or keep large values elsewhere and pass a reference"
+    )

@@ -1,4 +1,8 @@
-"""Keeping the write-ahead log short: PASSIVE beside the writers, RESTART between batches."""
+"""Keeping the write-ahead log short: PASSIVE beside the writers, RESTART between batches.
+
+Short, because a log that starts again is written over: a disk syncs that in half the time that it
+takes to make a file longer.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,12 @@ from typing import Final
 _log = logging.getLogger("stepwell.store")
 
 _PAGE: Final = 4096
-_PASSIVE_AT: Final = 4 * 1024 * 1024
-_RESTART_AT: Final = 64 * 1024 * 1024
-_TOO_FAR: Final = 32 * 1024 * 1024  # beyond that, while a checkpoint is on its way
-_RESTART_WAIT: Final = 1.0  # seconds that writers pause for readers to leave
+_PASSIVE_AT: Final = 2 * 1024 * 1024
+_RESTART_AT: Final = 2 * 1024 * 1024
+_LATER: Final = 16 * 1024 * 1024  # what the log grows before the next try, after one that failed
+_LONG: Final = 64 * 1024 * 1024  # from here on, writers wait for readers to leave
+_RESTART_WAIT: Final = 1.0  # seconds that they wait
+_TOO_LONG: Final = 96 * 1024 * 1024  # writers wait for a checkpoint that is on its way
 
 
 class Checkpointer:
@@ -39,7 +45,8 @@ class Checkpointer:
         """So many verbs, with so many bytes of values, were committed."""
         self._verbs += verbs
         self._bytes += size
-        if self._running is None and self._grown() >= _PASSIVE_AT:
+        grown = self._verbs * self._pages_per_verb * _PAGE + self._bytes
+        if grown >= _PASSIVE_AT and self._running is None:
             self._start("PASSIVE", 0.0, None)
 
     def _grown(self) -> float:
@@ -50,15 +57,19 @@ class Checkpointer:
         """Whether writing stops until `resume` is called."""
         if self._running is not None:
             # the disk cannot move pages as fast as they are written
-            if self._pages * _PAGE + self._grown() < self._restart_from + _TOO_FAR:
+            if self._pages * _PAGE + self._grown() < _TOO_LONG:
                 return False
             self._paused = resume
             return True
         if not self._restart:
             return False
-        self._restart = False
-        self._start("RESTART", _RESTART_WAIT, resume)
+        self._start_again(resume)
         return True
+
+    def _start_again(self, resume: Callable[[], None]) -> None:
+        self._restart = False
+        wait = _RESTART_WAIT if self._pages * _PAGE >= _LONG else 0.0
+        self._start("RESTART", wait, resume)
 
     def _start(self, mode: str, wait: float, resume: Callable[[], None] | None) -> None:
         self._looked_at = self._verbs, self._bytes
@@ -88,8 +99,7 @@ class Checkpointer:
             self._learn(*result, restarted=resume is not None)
         if self._paused is not None:
             resume, self._paused = self._paused, None
-            self._restart = False
-            self._start("RESTART", _RESTART_WAIT, resume)
+            self._start_again(resume)
         elif resume is not None:
             resume()
 
@@ -101,21 +111,21 @@ class Checkpointer:
             self._pages_per_verb = (self._pages_per_verb + min(max(seen, 0.02), 20.0)) / 2
         self._verbs -= verbs
         self._bytes -= size
-        # once everything is moved and read by nobody, the next writer starts the log again
-        self._pages = log
         size = log * _PAGE
         if restarted and moved < log:
-            self._restart_from = size + _PASSIVE_AT * 4
-            if not self._warned:
+            self._restart_from = size + _LATER
+            if size >= _LONG and not self._warned:
                 self._warned = True
                 _log.warning(
                     "the write-ahead log has %d MiB and cannot be reset: "
                     "somebody keeps a read transaction open",
                     size // 1024 // 1024,
                 )
-        elif size < _RESTART_AT:
+        elif restarted or log < self._pages:
             self._restart_from = _RESTART_AT
             self._warned = False
+        # once everything is moved and read by nobody, the next writer starts the log again
+        self._pages = 0 if restarted and moved == log else log
         self._restart = not restarted and size >= self._restart_from
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from stepwell_queue.contract import (
@@ -21,7 +21,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.apply import Busy, Outage
-from stepwell_queue.sqlite.check import weigh
+from stepwell_queue.sqlite.check import MAX_BYTES, SMALL, WEIGHTS, refuse
 from stepwell_queue.sqlite.tx import Context, Effects
 from stepwell_queue.sqlite.verbs_worker import Promote, Release, Sweep
 from stepwell_queue.sqlite.writer import Applied, Writer
@@ -30,12 +30,14 @@ _log = logging.getLogger("stepwell.store")
 
 Done = Callable[[Any], None]
 Entry = tuple[AnyVerb, Done, int]
+Batch = Sequence[Entry]
 
 _MAX_ROWS: Final = 2000
 _MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING: Final = 256 * 1024 * 1024  # bytes; workers' verbs are bounded by what they hold
 _INLINE_ROWS: Final = 512
 _INLINE_BYTES: Final = 1024 * 1024
+_LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than that
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release, Sweep))
 
@@ -67,16 +69,22 @@ class GroupCommit:
         self.commits = 0
 
     def submit(self, verb: AnyVerb, done: Done) -> None:
-        self.push(verb, done, weigh(verb))
-
-    def push(self, verb: AnyVerb, done: Done, weight: int = 0) -> None:
-        if self.closed_because is not None:
-            raise StoreUnavailable(self.closed_because)
+        """Put a verb of the contract into the open batch. Raises TypeError, ValueError."""
+        weigh = WEIGHTS.get(type(verb))
+        weight = -1 if weigh is None else weigh(verb)
+        if not 0 <= weight <= MAX_BYTES:
+            refuse(verb, weight)
         if self._bytes > MAX_WAITING and type(verb) not in _KEPT:
             raise StoreUnavailable(
                 f"{self._bytes} bytes wait to be committed, and the limit is {MAX_WAITING}: "
                 "await some of what was submitted before submitting more"
             )
+        self.push(verb, done, weight)
+
+    def push(self, verb: AnyVerb, done: Done, weight: int = 0) -> None:
+        """Put a verb of the store itself into the open batch."""
+        if self.closed_because is not None:
+            raise StoreUnavailable(self.closed_because)
         self._open.append((verb, done, weight))
         self._bytes += weight
         if not (self._scheduled or self._busy or self._retry):
@@ -94,44 +102,29 @@ class GroupCommit:
         if self._pause(self._resume):
             self._busy = True
             return
-        batch, size, rows = self._next_batch()
-        verbs = [entry[0] for entry in batch]
-        if (
-            self._inline
-            and self._context.alone
-            and rows <= _INLINE_ROWS
-            and size <= _INLINE_BYTES
-            and not self._delay
-        ):
-            outcome = self._commit_inline(verbs)
-            if outcome is not None:
+        batch, size, little = self._next_batch()
+        if little and self._inline and self._context.alone and not self._delay:
+            # It costs less than a thread hop. This is the one place where the loop may block.
+            try:
+                outcome = self._writer.apply(batch)
+            except Outage as outage:
+                self._ended(batch, size, outage)
+                return
+            except Busy:  # another connection is writing, and the thread can wait for that
+                pass
+            else:
                 self._ended(batch, size, outcome)
                 return
         self._busy = True
-        self._writer.call(lambda: self._on_thread(batch, size, verbs))
+        self._writer.call(lambda: self._on_thread(batch, size))
 
-    def _commit_inline(self, verbs: list[AnyVerb]) -> Applied | Outage | None:
-        """Commit on the loop thread; None if another connection is writing.
-
-        It costs less than a thread hop. This is the one place where the loop may block.
-        """
-        try:
-            return self._writer.apply(verbs)
-        except Busy:
-            return None
-        except Outage as outage:
-            return outage
-
-    def _next_batch(self) -> tuple[list[Entry], int, int]:
+    def _next_batch(self) -> tuple[Batch, int, bool]:
+        """What goes into the next transaction, its size, and whether that is little."""
         waiting, size = self._open, self._bytes
-        batch: list[Entry]
-        if len(waiting) <= _INLINE_ROWS and size <= _INLINE_BYTES:
-            batch = list(waiting)
-            waiting.clear()
-            self._bytes = 0
-            rows = len(batch) + sum([len(e[0].runs) for e in batch if type(e[0]) is StartMany])
-            return batch, size, rows
-        batch = []
+        if size <= _LITTLE and len(waiting) <= _INLINE_ROWS:
+            self._open, self._bytes = deque(), 0
+            return waiting, size, True
+        batch: list[Entry] = []
         size = rows = 0
         while waiting and rows < _MAX_ROWS and (not batch or size + waiting[0][2] <= _MAX_BYTES):
             entry = waiting.popleft()
@@ -139,18 +132,18 @@ class GroupCommit:
             size += entry[2]
             rows += len(entry[0].runs) if type(entry[0]) is StartMany else 1
         self._bytes -= size
-        return batch, size, rows
+        return batch, size, rows <= _INLINE_ROWS and size <= _INLINE_BYTES
 
-    def _on_thread(self, batch: list[Entry], size: int, verbs: list[AnyVerb]) -> None:
+    def _on_thread(self, batch: Batch, size: int) -> None:
         outcome: Applied | BaseException
         try:
-            outcome = self._writer.apply_waiting(verbs)
+            outcome = self._writer.apply_waiting(batch)
         except BaseException as error:  # noqa: BLE001  whatever it was, the callers hear of it
             outcome = error
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._ended, batch, size, outcome)
 
-    def _ended(self, batch: list[Entry], size: int, outcome: Applied | BaseException) -> None:
+    def _ended(self, batch: Batch, size: int, outcome: Applied | BaseException) -> None:
         self._busy = True  # until the last callback has run: a flush from within waits its turn
         try:
             if isinstance(outcome, BaseException):
@@ -165,14 +158,13 @@ class GroupCommit:
         self._busy = False
         self._go_on()
 
-    def _committed(
-        self, batch: list[Entry], size: int, results: list[Any], effects: Effects
-    ) -> None:
+    def _committed(self, batch: Batch, size: int, results: list[Any], effects: Effects) -> None:
         self.commits += 1
         if self._delay:
             self._delay = 0.0
             _log.warning("the store can be written again")
-        self._before(effects)
+        if effects.moves:
+            self._before(effects)
         for (verb, done, _), result in zip(batch, results, strict=True):
             try:
                 done(result)
@@ -188,7 +180,7 @@ class GroupCommit:
         elif self._idle is not None and not self._busy and not self._idle.done():
             self._idle.set_result(None)
 
-    def _failed(self, batch: list[Entry], error: BaseException) -> None:
+    def _failed(self, batch: Batch, error: BaseException) -> None:
         """Nothing was committed: clients hear it, what workers said is kept and tried again."""
         if not self._delay:
             _log.error("the store cannot be written (%s); trying again until it can", error)

@@ -88,14 +88,11 @@ class SqliteStore:
         await self._neighbours.join()
 
     def _before(self, effects: Effects) -> None:
-        if effects.moves:
-            self._hub.before(effects)
-            if self._hub.held and not self._beat.active:
-                self._beat.wake()
+        self._hub.before(effects)
+        if self._hub.held and not self._beat.active:
+            self._beat.wake()
 
     def _after(self, effects: Effects, verbs: int, size: int) -> None:
-        for session in self._context.sessions.values():
-            session.events.on_answered()
         self._hub.after(effects)
         if not self._context.alone:
             self._neighbours.tell(effects)

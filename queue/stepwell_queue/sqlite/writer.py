@@ -8,11 +8,10 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from stepwell_queue.contract import AnyVerb
-from stepwell_queue.sqlite.apply import Busy, Outage, apply
+from stepwell_queue.sqlite.apply import Batch, Busy, Outage, apply
 from stepwell_queue.sqlite.turn import Turn
 from stepwell_queue.sqlite.tx import Context, Effects
 
@@ -31,13 +30,13 @@ class Writer:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def apply(self, verbs: Sequence[AnyVerb]) -> Applied:
+    def apply(self, batch: Batch) -> Applied:
         """Apply without waiting for the lock. Raises Busy, Outage."""
         db = self._db
         try:
             if db is None:
                 db = self._db = self._connect()
-            return apply(db, self._context, verbs)
+            return apply(db, self._context, batch)
         except (Busy, Outage):
             self._drop_if_broken()
             raise
@@ -45,13 +44,13 @@ class Writer:
             self._drop()
             raise Outage(str(error)) from error
 
-    def apply_waiting(self, verbs: Sequence[AnyVerb]) -> Applied:
+    def apply_waiting(self, batch: Batch) -> Applied:
         """Apply in turn with other processes. Raises Outage."""
         give_up = time.monotonic() + _PATIENCE
         with self._turn.taken(not self._context.alone):
             while True:
                 try:
-                    return self.apply(verbs)
+                    return self.apply(batch)
                 except Busy as error:
                     if time.monotonic() > give_up:
                         raise Outage(f"the write lock was not free for {_PATIENCE} s") from error

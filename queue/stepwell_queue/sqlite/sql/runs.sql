@@ -36,8 +36,8 @@ SELECT r.run, t.kind, t.name, t.version, r.digest, r.nonce, r.status, r.parent, 
 FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
 -- name: ready_in_queue
-SELECT 1 FROM runs WHERE status = 1 AND crashes < 2
-    AND target IN (SELECT target FROM targets WHERE queue = ?) LIMIT 1
+SELECT 1 FROM targets t CROSS JOIN runs r
+    ON r.status = 1 AND r.crashes < 2 AND r.target = t.target WHERE t.queue = ? LIMIT 1
 
 -- name: last_run
 SELECT last_insert_rowid()
