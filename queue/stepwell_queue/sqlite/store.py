@@ -93,6 +93,8 @@ class SqliteStore:
             self._beat.wake()
 
     def _after(self, effects: Effects, verbs: int, size: int) -> None:
+        for session in self._context.sessions.values():
+            session.events.on_answered()
         self._hub.after(effects)
         if not self._context.alone:
             self._neighbours.tell(effects)
