@@ -4,7 +4,8 @@ A verb is a value. `Store.submit` puts it into the open batch; one batch is one 
 is called on the loop, after COMMIT, in submission order, with the verb's result or the exception
 that refused it. The store never decodes `bytes` fields: arguments, results, errors and options are
 opaque to it. Times are wall-clock seconds since the epoch. A run is addressed by its row number
-(`run`) by workers, by its id by clients.
+(`run`) by workers, by its id by clients. What is said and answered is plain data, which cannot be
+part of a cycle: the garbage collector need not look at it.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class InboxKind(enum.IntEnum):
     ROLL_BACK = 5
 
 
-class NewRun(msgspec.Struct, frozen=True, array_like=True):
+class NewRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run to be inserted.
 
     `digest` = 4 bytes of signature hash + 12 bytes of canonical argument hash.
@@ -116,7 +117,7 @@ class NewRun(msgspec.Struct, frozen=True, array_like=True):
     options: bytes = b""  # opaque to the store: per-call retry, timeout, ...
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One journal record.
 
     `seq` is gapless from 0 within a run. `digest`: crc32 of the arguments of a step, else 0.
@@ -133,7 +134,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     digest: int = 0
 
 
-class OpenOp(msgspec.Struct, frozen=True, array_like=True):
+class OpenOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A begun operation that has not ended.
 
     `due` = wall time at which it wants attention, None = none.
@@ -147,7 +148,7 @@ class OpenOp(msgspec.Struct, frozen=True, array_like=True):
     value: bytes = b""  # retry: the last error; child, remote: the id (utf-8)
 
 
-class InboxRow(msgspec.Struct, frozen=True, array_like=True):
+class InboxRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One message to a run, waiting to be absorbed."""
 
     id: int
@@ -161,7 +162,7 @@ class InboxRow(msgspec.Struct, frozen=True, array_like=True):
     at: float
 
 
-class Claimed(msgspec.Struct, frozen=True, array_like=True):
+class Claimed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run handed to a worker, with all that is needed to go on."""
 
     run: int
@@ -192,7 +193,7 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True):
     inbox: Sequence[InboxRow]
 
 
-class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True):
+class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True, gc=False):
     """A change; R is what it answers.
 
     While the store is unavailable, what clients say fails, and what workers say is kept and said
@@ -200,7 +201,7 @@ class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True):
     """
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True):
+class Started(msgspec.Struct, frozen=True, array_like=True, gc=False):
     run: int
     id: str
     created: bool  # False: it existed already, with the same identity and arguments
@@ -208,7 +209,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True):
     claimed: Claimed | None = None  # set when it was born claimed by `Start.worker`
 
 
-class Start(Verb[Started], frozen=True, array_like=True):
+class Start(Verb[Started], frozen=True, array_like=True, gc=False):
     """Insert a run, or find the same one. Raises IdConflict.
 
     `worker`: a session of this process that serves the queue and name and has a free slot: a run
@@ -220,13 +221,13 @@ class Start(Verb[Started], frozen=True, array_like=True):
     worker: int | None = None
 
 
-class StartMany(Verb[list[Started]], frozen=True, array_like=True):
+class StartMany(Verb[list[Started]], frozen=True, array_like=True, gc=False):
     """Insert all or none."""
 
     runs: list[NewRun]
 
 
-class SendSignal(Verb[None], frozen=True, array_like=True):
+class SendSignal(Verb[None], frozen=True, array_like=True, gc=False):
     """Put a signal into the inbox and wake the run.
 
     Raises RunNotFound, RunEnded. The same uid again changes nothing.
@@ -239,7 +240,7 @@ class SendSignal(Verb[None], frozen=True, array_like=True):
     at: float
 
 
-class CancelRun(Verb[int], frozen=True, array_like=True):
+class CancelRun(Verb[int], frozen=True, array_like=True, gc=False):
     """Ask a run to cancel; answers its Status afterwards.
 
     A run that was never claimed ends at once; a HELD one becomes READY. Ended: no change.
@@ -255,7 +256,7 @@ class CancelRun(Verb[int], frozen=True, array_like=True):
     actor: str = ""
 
 
-class Ask(Verb[int], frozen=True, array_like=True):
+class Ask(Verb[int], frozen=True, array_like=True, gc=False):
     """An operator's request; answers the Status afterwards; leaves an audit row.
 
     Raises RunNotFound, RequestRefused.
@@ -275,7 +276,7 @@ class Ask(Verb[int], frozen=True, array_like=True):
     at: float
 
 
-class Prune(Verb[int], frozen=True, array_like=True):
+class Prune(Verb[int], frozen=True, array_like=True, gc=False):
     """Delete at most `limit` ended runs, whole trees only, oldest first; answers how many are gone.
 
     A run goes if it ended before `before` (None: age does not matter) or is not among the newest
@@ -289,13 +290,13 @@ class Prune(Verb[int], frozen=True, array_like=True):
     limit: int
 
 
-class ClaimResult(msgspec.Struct, frozen=True, array_like=True):
+class ClaimResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: list[Claimed]
     more: bool  # the limit was reached: there may be more
     alone_waiting: bool  # a run with >= 2 crashes waits until the worker holds nothing
 
 
-class Claim(Verb[ClaimResult], frozen=True, array_like=True):
+class Claim(Verb[ClaimResult], frozen=True, array_like=True, gc=False):
     """Claim up to `limit` ready runs that the session serves; due timers fire first.
 
     Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and
@@ -309,7 +310,7 @@ class Claim(Verb[ClaimResult], frozen=True, array_like=True):
     idle: bool = False
 
 
-class Append(Verb[None], frozen=True, array_like=True):
+class Append(Verb[None], frozen=True, array_like=True, gc=False):
     """Everything by which a run makes progress without giving up its claim, in one transaction.
 
     Raises StaleFence.
@@ -331,7 +332,7 @@ class Append(Verb[None], frozen=True, array_like=True):
     phase: int | None = None
 
 
-class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True):
+class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, gc=False):
     """Give up the claim and wait.
 
     If the inbox holds unabsorbed rows, the run stays RUNNING with this worker and they are
@@ -349,7 +350,7 @@ class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True):
     closed: Sequence[str] = ()
 
 
-class Finish(Verb[None], frozen=True, array_like=True):
+class Finish(Verb[None], frozen=True, array_like=True, gc=False):
     """End a run; its open operations go. Raises StaleFence.
 
     If it has a parent, CHILD_ENDED is put into the parent's inbox, which wakes.
@@ -369,7 +370,7 @@ class Finish(Verb[None], frozen=True, array_like=True):
     attempts: int | None = None
 
 
-class Settle(Verb[None], frozen=True, array_like=True):
+class Settle(Verb[None], frozen=True, array_like=True, gc=False):
     """Give up the claim and become HELD or STUCK, with the error or the reason.
 
     A run that was asked to cancel becomes READY instead of HELD.
@@ -383,7 +384,7 @@ class Settle(Verb[None], frozen=True, array_like=True):
     error: bytes
 
 
-class Reschedule(Verb[None], frozen=True, array_like=True):
+class Reschedule(Verb[None], frozen=True, array_like=True, gc=False):
     """Give up the claim; run again at `due` (None: at once). Raises StaleFence.
 
     `attempts` is the new number of failures (None: unchanged: hand-back, RetryLater). `error` None:
@@ -439,7 +440,7 @@ class RunInfo(msgspec.Struct, frozen=True):
 _ACTIVE = frozenset((Status.SCHEDULED, Status.READY, Status.RUNNING, Status.PARKED))
 
 
-class Ended(msgspec.Struct, frozen=True, array_like=True):
+class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a run came to rest: its Status, and its result, error or reason."""
 
     run: int
@@ -502,7 +503,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     held: int
 
 
-class Identity(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
     """What a worker has code for: the durable identity of a workflow, task, or `queue=` step."""
 
     kind: int
