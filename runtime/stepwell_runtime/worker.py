@@ -30,7 +30,7 @@ from stepwell_queue.contract import (
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_runtime.activation import Activation, Work
 from stepwell_runtime.activation._steps import LocalSteps
-from stepwell_runtime.activation._work import Stage
+from stepwell_runtime.activation._work import QUEUED
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import GuardLoop
 from stepwell_runtime.definitions import (
@@ -359,17 +359,14 @@ class Worker:
             self.zombies += zombies
             log.error("coroutine_will_not_die", run=run_id, kept=len(self.zombies))
 
-    def step_done(self) -> None:
-        """Give the place of a step to the next one that still wants it."""
-        self.free_steps += 1
-        while self.step_queue:
+    def run_queued_step(self) -> None:
+        """Give a place that has become free to the first step that still wants one."""
+        while self.step_queue and self.free_steps > 0:
             steps, work = self.step_queue.popleft()
             # To look for those that were cancelled as they are would cost the square of their
             # number; so they stay until it is their turn.
-            if work.stage is Stage.QUEUED:
-                self.free_steps -= 1
+            if work.stage is QUEUED:
                 steps.run_queued(work)
-                return
 
     # --- what the store says ---
 

@@ -362,13 +362,15 @@ class Activation:
             return
         if execution.withdrawn:
             self._withdraw(execution)
-        if execution.opened:
-            works, steps = self.works, self.steps
-            for op in execution.take_opened():
-                work = works[op.path] = Work(op)
-                if op.kind == "step" and op.state is OPEN:
-                    steps.queue(work)
-                else:
+        opened = execution.opened
+        if opened:
+            execution.opened = []
+            for op in opened:
+                if op.state is OPEN and op.kind == "step":
+                    work = self.works[op.path] = Work(op)
+                    self.steps.queue(work)
+                elif op.state is not ENDED:
+                    work = self.works[op.path] = Work(op)
                     self._begin(work)
 
     def _go_on(self, execution: Execution) -> None:

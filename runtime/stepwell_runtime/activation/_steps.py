@@ -49,19 +49,6 @@ class LocalSteps:
         else:
             self.queue(work)
 
-    def queue(self, work: Work) -> None:
-        """Run a step now, or as soon as the worker has a place for it."""
-        if self.leaving:
-            return
-        worker = self._worker
-        if worker.free_steps > 0:
-            worker.free_steps -= 1
-            self._run(work)
-        else:
-            work.stage = QUEUED
-            self.queued += 1
-            worker.step_queue.append((self, work))
-
     def unqueue(self, work: Work) -> None:
         if work.stage is QUEUED:
             work.stage = WAITING
@@ -70,10 +57,18 @@ class LocalSteps:
     def run_queued(self, work: Work) -> None:
         """The worker has a place for a step that was queued."""
         self.queued -= 1
-        self._run(work)
+        self.queue(work)
 
-    def _run(self, work: Work) -> None:
+    def queue(self, work: Work) -> None:
+        """Begin an attempt now, or as soon as the worker has a place for it."""
+        if self.leaving:
+            return
         op, activation, worker = work.op, self._activation, self._worker
+        if worker.free_steps <= 0:
+            work.stage = QUEUED
+            self.queued += 1
+            worker.step_queue.append((self, work))
+            return
         assert isinstance(op, CallOp)
         definition, timeout = op.definition, op.options.timeout
         if timeout is None:
@@ -83,9 +78,9 @@ class LocalSteps:
             args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
         except Exception as error:  # noqa: BLE001 - it may be another run's end that called here
             work.stage = WAITING
-            worker.step_done()
             activation.refused(error)
             return
+        worker.free_steps -= 1
         work.attempt = attempt = Attempt(
             definition,
             args,
@@ -110,7 +105,9 @@ class LocalSteps:
         self.running -= 1
         work.attempt = None
         activation, worker = self._activation, self._worker
-        worker.step_done()
+        worker.free_steps += 1
+        if worker.step_queue:
+            worker.run_queued_step()
         if activation.ended:
             return
         op = work.op
@@ -223,7 +220,8 @@ class LocalSteps:
         work.attempt = None
         work.stage = WAITING
         self.running -= 1
-        self._worker.step_done()
+        self._worker.free_steps += 1
+        self._worker.run_queued_step()
 
 
 def in_order(works: Mapping[str, Work], withdrawn: Iterable[Op]) -> list[Work]:

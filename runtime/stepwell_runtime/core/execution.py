@@ -158,14 +158,21 @@ class Execution:
         self.seq = record.seq + 1
         if record.at > self.now:
             self.now = record.at
+        op = self.ops.get(record.path)
         try:
-            if record.path:
-                self._deliver_outcome(record)
+            if op is not None:
+                branch = op.branch
+                value, error = self._outcome(op, record)
             else:
                 self._deliver_to_run(record)
-                self._take_turns()
-        except (Diverged, DecodingError) as error:
-            self.stuck = error
+                if not self._ready:
+                    return
+                branch, value, error = self._ready.popleft()
+        except (Diverged, DecodingError) as misfit:
+            self.stuck = misfit
+            return
+        self._drive(branch, value, error)
+        error = None  # its traceback may hold this frame, which would be a cycle
 
     def take_opened(self) -> list[Op]:
         """Return the operations asked for since the last call that still want an outcome."""
@@ -225,28 +232,11 @@ class Execution:
 
     # --- delivery ---
 
-    def _deliver_to_run(self, record: Record) -> None:
+    def _outcome(self, op: Op, record: Record) -> Resumed:
+        """Return what the branch is resumed with that waits for this record, and end its wait."""
         kind = record.kind
-        if kind == RecordKind.SIGNAL:
-            self._deliver_signal(record)
-        elif kind == RecordKind.CANCEL:
-            self._deliver_cancel(record)
-        elif kind == RecordKind.FAILURE:
-            self._begin_rollback(record)
-        elif kind == RecordKind.REOPEN:
-            self._rerun_failed_undos(record)
-        elif kind != RecordKind.ROLL_BACK:
-            self._deliver_detached(record)
-
-    def _deliver_outcome(self, record: Record) -> None:
-        path, kind = record.path, record.kind
-        op = self.ops.get(path)
-        if op is None:
-            if path in self._ended:
-                return
-            raise Diverged(path, described(record), "nothing there")
         if kind not in FITTING.get(op.kind, ()) or record.name != op.name:
-            raise Diverged(path, described(record), f"{op.kind} {op.name!r}")
+            raise Diverged(op.path, described(record), f"{op.kind} {op.name!r}")
         cut = False
         error: BaseException | None = None
         if isinstance(op, CallOp) and kind in RETURNED:
@@ -257,22 +247,39 @@ class Execution:
                 value = self.codec.decode(
                     record.value, definition.result_type, where=definition.its_result
                 )
+            if record.digest and record.digest != op.digest:
+                self.other_arguments.append(op)
             if isinstance(definition, StepDefinition) and definition.compensate is not None:
                 error = self._register_own_undo(definition.compensate, value)
         else:
             # What failed while its branch was being cancelled got no retries: it counts as cut.
             cut = op.state is SETTLING and kind not in SUCCEEDED
             value, error = self._decoded(op, record)
-        if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
-            self.other_arguments.append(op)
         op.state = ENDED
-        del self.ops[path]
-        self._ended[path] = record.seq, op.opened_after, cut
-        self._drive(op.branch, value, error)
-        error = None  # its traceback may hold this frame, which would be a cycle
+        del self.ops[op.path]
+        self._ended[op.path] = record.seq, op.opened_after, cut
+        return value, error
+
+    def _deliver_to_run(self, record: Record) -> None:
+        kind = record.kind
+        if record.path:
+            if record.path not in self._ended:
+                raise Diverged(record.path, described(record), "nothing there")
+        elif kind == RecordKind.SIGNAL:
+            self._deliver_signal(record)
+        elif kind == RecordKind.CANCEL:
+            self._deliver_cancel(record)
+        elif kind == RecordKind.FAILURE:
+            self._begin_rollback(record)
+        elif kind == RecordKind.REOPEN:
+            self._rerun_failed_undos(record)
+        elif kind != RecordKind.ROLL_BACK:
+            self._deliver_detached(record)
 
     def _decoded(self, op: Op, record: Record) -> Resumed:
         kind = record.kind
+        if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
+            self.other_arguments.append(op)
         if kind == RecordKind.TIMER:
             return after_timer(self.codec, op)
         if kind == RecordKind.STARTED:
@@ -428,18 +435,13 @@ class Execution:
             self._ready = deque()
         self._ready.append((branch, value, error))
 
-    def _take_turns(self) -> None:
-        """Run all branches that can go on until they block."""
-        if self._ready:
-            self._drive(*self._ready.popleft())
-
     def _drive(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         """Run a branch, and whichever can go on after it, until all of them block.
 
         User code runs with no loop but the guard, and with its async generators in our hands.
         """
         guard = self._guard
-        outermost = guard.enter()
+        outermost = not guard.inside and guard.enter()
         guard.violation = None
         try:
             while True:

@@ -33,30 +33,31 @@ _OTHER = "do it inside a @step"
 class GuardLoop:
     """Stands in for the running loop while workflow code runs; it has no working part.
 
-    `enter` and `leave` are around workflow code: one run's, or that of many runs in turn.
+    `enter` and `leave` are around workflow code: one run's, or that of many runs in turn. `inside`:
+    between the two.
     """
 
-    __slots__ = ("_hooks", "_inside", "_loop", "_thread", "generators", "violation")
+    __slots__ = ("_hooks", "_loop", "_thread", "generators", "inside", "violation")
 
     def __init__(self) -> None:
         # Noted, so that no `except` of user code can hide it; who drives resets it.
         self.violation: NotDurable | None = None
         self.generators: list[AsyncGenerator[Any, Any]] = []  # begun by whom is driven
-        self._inside = False
+        self.inside = False
 
     def enter(self) -> bool:
         """Take the place of the loop, and of its hooks for async generators; False: it has it."""
-        if self._inside:
+        if self.inside:
             return False
         self._loop, self._hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
         self._thread = get_ident()
         sys.set_asyncgen_hooks(self.generators.append, finish_generator)
         asyncio._set_running_loop(self)  # type: ignore[arg-type]  # stands in for it, by design
-        self._inside = True
+        self.inside = True
         return True
 
     def leave(self) -> None:
-        self._inside = False
+        self.inside = False
         asyncio._set_running_loop(self._loop)
         sys.set_asyncgen_hooks(*self._hooks)
 
@@ -72,7 +73,7 @@ class GuardLoop:
         error = NotDurable(
             f"workflow code needed the event loop ({what}), which cannot be replayed: {remedy}"
         )
-        if self._inside and self._thread == get_ident():  # else: it was carried elsewhere
+        if self.inside and self._thread == get_ident():  # else: it was carried elsewhere
             self.violation = self.violation or error
         raise error
 
