@@ -67,14 +67,6 @@ class Busy(Exception):
     """Another connection holds the write lock."""
 
 
-class _Refused(Exception):
-    """One verb failed and may have left a part of it: the batch is done again without it."""
-
-    def __init__(self, index: int, error: Exception) -> None:
-        super().__init__(index, error)
-        self.index, self.error = index, error
-
-
 def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[Any], Effects]:
     """Apply the verbs in order and commit; each result is an answer or what refused the verb.
 
@@ -82,48 +74,37 @@ def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[
     """
     refused: dict[int, Exception] = {}
     while True:
+        tx = Tx(db.cursor(), context)
+        results: list[Any] = []
         try:
-            return _attempt(db, context, batch, refused)
-        except _Refused as one:
+            begin(tx.execute)
+            for verb, _, _ in batch:
+                if refused and len(results) in refused:
+                    results.append(refused[len(results)])
+                    continue
+                try:
+                    results.append(_HANDLERS[type(verb)](tx, verb))
+                except StepwellError as error:
+                    results.append(error)
+            tx.execute("COMMIT")
+            return results, tx.effects
+        except (Busy, Outage):
             _roll_back(db, context)
-            refused[one.index] = one.error
+            raise
+        except Exception as error:
+            _roll_back(db, context)
+            if _is_outage(error) or len(results) == len(batch):
+                raise Outage(str(error)) from error
+            # the verb may have left a part of it: the batch is done again without it
+            refused[len(results)] = error
         except BaseException:
             _roll_back(db, context)
             raise
 
 
-def _attempt(
-    db: sqlite3.Connection,
-    context: Context,
-    batch: Batch,
-    refused: dict[int, Exception],
-) -> tuple[list[Any], Effects]:
-    tx = Tx(db.cursor(), context)
-    begin(tx.execute)
-    results: list[Any] = []
-    handlers = _HANDLERS
-    try:
-        for verb, _, _ in batch:
-            if refused and len(results) in refused:
-                results.append(refused[len(results)])
-                continue
-            try:
-                results.append(handlers[type(verb)](tx, verb))
-            except StepwellError as error:
-                results.append(error)
-        tx.execute("COMMIT")
-    except _OUTAGES as error:
-        raise Outage(str(error)) from error
-    except Exception as error:
-        if _is_outage(error) or len(results) == len(batch):
-            raise Outage(str(error)) from error
-        raise _Refused(len(results), error) from error
-    return results, tx.effects
-
-
 def _is_outage(error: Exception) -> bool:
     # The bare class is what corruption and the like raise; its subclasses name faults of the verb.
-    return type(error) is sqlite3.DatabaseError
+    return isinstance(error, _OUTAGES) or type(error) is sqlite3.DatabaseError
 
 
 def begin(execute: Callable[[str], object]) -> None:

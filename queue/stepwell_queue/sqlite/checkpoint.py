@@ -21,7 +21,7 @@ _RESTART_AT: Final = 2 * 1024 * 1024
 _LATER: Final = 16 * 1024 * 1024  # what the log grows before the next try, after one that failed
 _LONG: Final = 64 * 1024 * 1024  # from here on, writers wait for readers to leave
 _RESTART_WAIT: Final = 1.0  # seconds that they wait
-_TOO_LONG: Final = 96 * 1024 * 1024  # writers wait for a checkpoint that is on its way
+_TOO_FAR: Final = 32 * 1024 * 1024  # beyond that, while a checkpoint is on its way
 
 
 class Checkpointer:
@@ -33,7 +33,8 @@ class Checkpointer:
         self._loop = asyncio.get_running_loop()
         self._verbs = self._bytes = 0
         self._looked_at = 0, 0
-        self._pages_per_verb = 3.0  # beside its values
+        self._per_verb = 3.0 * _PAGE  # bytes, beside its values
+        self._grown = 0.0  # bytes, since the log was looked at
         self._pages = 0  # in the log, when last looked at
         self._running: asyncio.Future[tuple[int, int] | None] | None = None
         self._restart = False
@@ -45,19 +46,15 @@ class Checkpointer:
         """So many verbs, with so many bytes of values, were committed."""
         self._verbs += verbs
         self._bytes += size
-        grown = self._verbs * self._pages_per_verb * _PAGE + self._bytes
-        if grown >= _PASSIVE_AT and self._running is None:
+        self._grown = self._verbs * self._per_verb + self._bytes
+        if self._grown >= _PASSIVE_AT and self._running is None:
             self._start("PASSIVE", 0.0, None)
-
-    def _grown(self) -> float:
-        """Bytes that the log has grown since it was last looked at."""
-        return self._verbs * self._pages_per_verb * _PAGE + self._bytes
 
     def pause(self, resume: Callable[[], None]) -> bool:
         """Whether writing stops until `resume` is called."""
         if self._running is not None:
             # the disk cannot move pages as fast as they are written
-            if self._pages * _PAGE + self._grown() < _TOO_LONG:
+            if self._pages * _PAGE + self._grown < max(self._restart_from, _LONG) + _TOO_FAR:
                 return False
             self._paused = resume
             return True
@@ -108,7 +105,7 @@ class Checkpointer:
         verbs, size = self._looked_at
         if verbs and not restarted:
             seen = (grown - size / _PAGE) / verbs
-            self._pages_per_verb = (self._pages_per_verb + min(max(seen, 0.02), 20.0)) / 2
+            self._per_verb = (self._per_verb + min(max(seen, 0.02), 20.0) * _PAGE) / 2
         self._verbs -= verbs
         self._bytes -= size
         size = log * _PAGE

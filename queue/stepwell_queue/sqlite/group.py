@@ -74,22 +74,25 @@ class GroupCommit:
         weight = -1 if weigh is None else weigh(verb)
         if not 0 <= weight <= MAX_BYTES:
             refuse(verb, weight)
+        if self.closed_because is not None:
+            raise StoreUnavailable(self.closed_because)
         if self._bytes > MAX_WAITING and type(verb) not in _KEPT:
             raise StoreUnavailable(
                 f"{self._bytes} bytes wait to be committed, and the limit is {MAX_WAITING}: "
                 "await some of what was submitted before submitting more"
             )
-        self.push(verb, done, weight)
-
-    def push(self, verb: AnyVerb, done: Done, weight: int = 0) -> None:
-        """Put a verb of the store itself into the open batch."""
-        if self.closed_because is not None:
-            raise StoreUnavailable(self.closed_because)
         self._open.append((verb, done, weight))
         self._bytes += weight
         if not (self._scheduled or self._busy or self._retry):
             self._scheduled = True
             self._loop.call_soon(self._turn)
+
+    def push(self, verb: AnyVerb, done: Done) -> None:
+        """Put a verb of the store itself into the open batch; it weighs nothing."""
+        if self.closed_because is not None:
+            raise StoreUnavailable(self.closed_because)
+        self._open.append((verb, done, 0))
+        self._go_on()
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -148,29 +151,28 @@ class GroupCommit:
         try:
             if isinstance(outcome, BaseException):
                 self._failed(batch, outcome)
-            else:
-                self._committed(batch, size, *outcome)
+                return
+            results, effects = outcome
+            self.commits += 1
+            if self._delay:
+                self._delay = 0.0
+                _log.warning("the store can be written again")
+            if effects.moves:
+                self._before(effects)
+            for (verb, done, _), result in zip(batch, results, strict=True):
+                try:
+                    done(result)
+                except Exception:  # noqa: BLE001  a broken callback must not silence the others
+                    _log.exception("the callback of %s failed", type(verb).__name__)
+            self._after(effects, len(results), size)
         finally:
             self._busy = False
-            self._go_on()
+            if self._open or self._idle is not None:
+                self._go_on()
 
     def _resume(self) -> None:
         self._busy = False
         self._go_on()
-
-    def _committed(self, batch: Batch, size: int, results: list[Any], effects: Effects) -> None:
-        self.commits += 1
-        if self._delay:
-            self._delay = 0.0
-            _log.warning("the store can be written again")
-        if effects.moves:
-            self._before(effects)
-        for (verb, done, _), result in zip(batch, results, strict=True):
-            try:
-                done(result)
-            except Exception:  # noqa: BLE001  one broken callback must not silence the others
-                _log.exception("the callback of %s failed", type(verb).__name__)
-        self._after(effects, len(results), size)
 
     def _go_on(self) -> None:
         if self._open:
