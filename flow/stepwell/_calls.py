@@ -29,7 +29,7 @@ from stepwell_runtime.definitions import (
 )
 from stepwell_runtime.errors import OutsideWorkflow, StepInStep
 from stepwell_runtime.launch import checked_id
-from stepwell_runtime.scope import StepScope, WorkflowScope, current
+from stepwell_runtime.scope import StepScope, WorkflowScope, scope_here
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -58,7 +58,7 @@ class Call(CallCommand, Generic[R_co]):
         self.kwargs = kwargs
         self.options = options
         self._built: tuple[CodeType, int] | None
-        scope = current.get()
+        scope = scope_here()
         if scope is None or isinstance(scope, StepScope):
             self._built = None
         else:
@@ -91,7 +91,7 @@ class Call(CallCommand, Generic[R_co]):
 
 
 def warn_forgotten(call: Call[Any], built: tuple[CodeType, int]) -> None:
-    scope = current.get()
+    scope = scope_here()
     if scope is not None and not isinstance(scope, StepScope) and scope.closing:
         return  # the workflow is put aside, and will build the call again when it goes on
     code, instruction = built
@@ -125,7 +125,7 @@ class StepCall(Call[R_co], StepCommand):
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         self._built = None
-        scope = current.get()
+        scope = scope_here()
         if scope is None or isinstance(scope, StepScope):
             return (yield from run_plainly(self, scope).__await__())
         if scope.closing:
@@ -170,7 +170,7 @@ class TaskCall(Call[R_co], ChildCommand):
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         self._built = None
-        scope = current.get()
+        scope = scope_here()
         if scope is None or isinstance(scope, StepScope):
             return (yield from run_plainly(self, scope).__await__())
         return (yield from await_child(self, scope))
@@ -215,7 +215,7 @@ class WorkflowCall(Call[R_co], ChildCommand):
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         self._built = None
-        scope = current.get()
+        scope = scope_here()
         if scope is None or isinstance(scope, StepScope):
             raise OutsideWorkflow(
                 f"await {self.definition.name}(…)",

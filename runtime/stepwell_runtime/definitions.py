@@ -161,6 +161,24 @@ class Definition:
 
     None = always bind.
     """
+    # Asked for at every call, so they are plain attributes, made once.
+    identity: Identity = field(init=False)
+    heading: tuple[int, str, int, str, float | None] = field(init=False)
+    """What is the same in the rows of all its runs.
+
+    Kind, name, version, queue and deadline in seconds, of calls that say nothing else.
+    """
+    its_arguments: str = field(init=False)
+    its_result: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        deadline: float | None = getattr(self, "deadline", None)  # a step has none
+        kind = int(self.kind)
+        self.identity = Identity(self.kind, self.name, self.version)
+        self.heading = kind, self.name, self.version, self.queue or DEFAULT_QUEUE, deadline
+        # What encoding names in its errors.
+        self.its_arguments = f"the arguments of {self.word} {self.name!r}"
+        self.its_result = f"the result of {self.word} {self.name!r}"
 
     @property
     def parameter_types(self) -> dict[str, Any]:
@@ -191,29 +209,6 @@ class Definition:
     @functools.cached_property
     def word(self) -> str:
         return self.kind.name.lower()
-
-    @functools.cached_property
-    def identity(self) -> Identity:
-        return Identity(self.kind, self.name, self.version)
-
-    @functools.cached_property
-    def heading(self) -> tuple[int, str, int, str, float | None]:
-        """What is the same in the rows of all its runs.
-
-        Kind, name, version, queue and deadline in seconds, of calls that say nothing else.
-        """
-        deadline: float | None = getattr(self, "deadline", None)  # a step has none
-        return int(self.kind), self.name, self.version, self.queue or DEFAULT_QUEUE, deadline
-
-    # What encoding names in its errors; made once, since it is asked for at every call.
-
-    @functools.cached_property
-    def its_arguments(self) -> str:
-        return f"the arguments of {self.word} {self.name!r}"
-
-    @functools.cached_property
-    def its_result(self) -> str:
-        return f"the result of {self.word} {self.name!r}"
 
     @property
     def place(self) -> str:

@@ -100,13 +100,14 @@ class StepScope:
 
 
 current: ContextVar[WorkflowScope | StepScope | None] = ContextVar("stepwell_scope", default=None)
+scope_here = current.get
 
 
 def workflow_scope() -> WorkflowScope | None:
-    scope = current.get()
+    scope = scope_here()
     return None if scope is None or isinstance(scope, StepScope) else scope
 
 
 def step_scope() -> StepScope | None:
-    scope = current.get()
+    scope = scope_here()
     return scope if isinstance(scope, StepScope) else None
