@@ -33,12 +33,13 @@ from stepwell_runtime.activation._work import (
     RECORDED,
     ROW_KIND,
     RUNNING,
+    AnyWork,
     Work,
     due_from,
     waiting,
 )
 from stepwell_runtime.codec import DecodingError
-from stepwell_runtime.core.branch import ENDED, OPEN
+from stepwell_runtime.core.branch import ENDED, OPEN, CallOp
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.errors import DeadlineExceeded, Diverged, WorkerCrashed
@@ -83,7 +84,7 @@ class Activation:
         self.run, self.id, self.parent = claimed.run, claimed.id, claimed.parent
         self.seed = f"{claimed.id}/{claimed.nonce}/{claimed.generation}"
         self.execution: Execution | None = None
-        self.works: dict[str, Work] = {}
+        self.works: dict[str, AnyWork] = {}
         self.ended = False
         self.journal = JournalWriter(worker.store, worker.clock, claimed.run, claimed.fence, self)
         self.timers = Timers(worker.clock, claimed.deadline, self._woken)
@@ -195,7 +196,7 @@ class Activation:
         Begin them.
         """
         for op in execution.take_opened():
-            self.works[op.path] = Work(op)
+            self.works[op.path] = Work(op, op.due)
         for row in claimed.open_ops:
             self._take_up_row(execution, row)
             if execution.stuck is not None:
@@ -366,11 +367,11 @@ class Activation:
         if opened:
             execution.opened = []
             for op in opened:
-                if op.state is OPEN and op.kind == "step":
-                    work = self.works[op.path] = Work(op)
-                    self.steps.queue(work)
+                if op.state is OPEN and op.kind == "step" and isinstance(op, CallOp):
+                    step = self.works[op.path] = Work(op)
+                    self.steps.queue(step)
                 elif op.state is not ENDED:
-                    work = self.works[op.path] = Work(op)
+                    work = self.works[op.path] = Work(op, op.due)
                     self._begin(work)
 
     def _go_on(self, execution: Execution) -> None:
@@ -394,7 +395,7 @@ class Activation:
         else:
             self._rest(execution)
 
-    def _begin(self, work: Work) -> None:
+    def _begin(self, work: AnyWork) -> None:
         kind = work.op.kind
         if work.op.state is ENDED:
             self.forget(work)
@@ -416,13 +417,13 @@ class Activation:
             self.children = Children(self)
         return self.children
 
-    def open_row(self, work: Work) -> None:
+    def open_row(self, work: AnyWork) -> None:
         """Store the operation with the next write."""
         if work.due is not None:
             self.timers.note(work.due)
         self.journal.open(work.open_row())
 
-    def forget(self, work: Work) -> None:
+    def forget(self, work: AnyWork) -> None:
         """The operation is over without a record."""
         self.works.pop(work.op.path, None)
         if work.row:

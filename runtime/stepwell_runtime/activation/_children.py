@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
-from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED, Work
+from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED, AnyWork
 from stepwell_runtime.codec import PayloadTooLarge
 from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp
 from stepwell_runtime.launch import child_id, derived_nonce, pack_arguments
@@ -25,9 +25,9 @@ class Children:
 
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
-        self.gathered: list[tuple[Work, NewRun]] = []
+        self.gathered: list[tuple[AnyWork, NewRun]] = []
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: AnyWork) -> None:
         """Gather a child that the code has asked for, or take up one that exists already."""
         op = work.op
         if work.row:
@@ -48,7 +48,7 @@ class Children:
         work.child_id = row.id
         self.gathered.append((work, row))
 
-    def withdraw(self, work: Work) -> None:
+    def withdraw(self, work: AnyWork) -> None:
         if work.op.kind == "start":
             return
         if work.row:
@@ -78,7 +78,7 @@ class Children:
     def submit(self) -> None:
         """Store the gathered children, in several writes when their arguments are large."""
         gathered, self.gathered = self.gathered, []
-        chunk: list[tuple[Work, NewRun]] = []
+        chunk: list[tuple[AnyWork, NewRun]] = []
         size = 0
         for one in gathered:
             if size > LARGE_WRITE:
@@ -88,7 +88,7 @@ class Children:
             size += len(one[1].args)
         self._store(chunk)
 
-    def _store(self, gathered: list[tuple[Work, NewRun]]) -> None:
+    def _store(self, gathered: list[tuple[AnyWork, NewRun]]) -> None:
         rows = [("" if work.op.kind == "start" else work.op.path, row) for work, row in gathered]
         opened = [work.open_row() for work, _ in gathered if work.op.kind != "start"]
 
@@ -98,7 +98,7 @@ class Children:
 
         self._activation.journal.append_children(rows, opened, answered)
 
-    def _answered(self, gathered: list[tuple[Work, NewRun]], answer: Exception | None) -> None:
+    def _answered(self, gathered: list[tuple[AnyWork, NewRun]], answer: Exception | None) -> None:
         if isinstance(answer, IdConflict):
             self._refused(gathered, answer)
         elif answer is not None:
@@ -108,7 +108,7 @@ class Children:
                 if work.op.kind == "start":
                     self._append(work, RecordKind.STARTED, row.id.encode())
 
-    def _refused(self, gathered: list[tuple[Work, NewRun]], error: IdConflict) -> None:
+    def _refused(self, gathered: list[tuple[AnyWork, NewRun]], error: IdConflict) -> None:
         """An id is taken by another run: the outcome of its call, for the workflow to handle.
 
         The others of the write are stored with the next one.
@@ -124,12 +124,12 @@ class Children:
             else:
                 self.gathered.append((work, row))
 
-    def _fail(self, work: Work, error: Exception) -> None:
+    def _fail(self, work: AnyWork, error: Exception) -> None:
         activation = self._activation
         data = activation.worker.codec.encode_error(error, f"run {activation.id!r}")
         self._append(work, RecordKind.CHILD_FAILED, data)
 
-    def _append(self, work: Work, kind: RecordKind, value: bytes) -> None:
+    def _append(self, work: AnyWork, kind: RecordKind, value: bytes) -> None:
         work.stage = RECORDED
         journal = self._activation.journal
         journal.append((journal.record(kind, work.op.path, work.op.name, value),))

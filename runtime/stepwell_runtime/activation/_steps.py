@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from stepwell_queue.contract import RecordKind
-from stepwell_runtime.activation._work import QUEUED, RECORDED, RUNNING, WAITING, Work
+from stepwell_runtime.activation._work import QUEUED, RECORDED, RUNNING, WAITING, AnyWork, StepWork
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.codec import SerializationError
-from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp, Op
-from stepwell_runtime.definitions import StepDefinition
+from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, Op
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
 
@@ -37,7 +36,7 @@ class LocalSteps:
 
     # --- beginning ---
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: StepWork) -> None:
         """Do what a step that the code has asked for needs.
 
         A cut, a wait for its next attempt, or an attempt.
@@ -49,17 +48,17 @@ class LocalSteps:
         else:
             self.queue(work)
 
-    def unqueue(self, work: Work) -> None:
+    def unqueue(self, work: StepWork) -> None:
         if work.stage is QUEUED:
             work.stage = WAITING
             self.queued -= 1
 
-    def run_queued(self, work: Work) -> None:
+    def run_queued(self, work: StepWork) -> None:
         """The worker has a place for a step that was queued."""
         self.queued -= 1
         self.queue(work)
 
-    def queue(self, work: Work) -> None:
+    def queue(self, work: StepWork) -> None:
         """Begin an attempt now, or as soon as the worker has a place for it."""
         if self.leaving:
             return
@@ -69,23 +68,18 @@ class LocalSteps:
             self.queued += 1
             worker.step_queue.append((self, work))
             return
-        assert isinstance(op, CallOp)
-        definition, timeout = op.definition, op.options.timeout
-        if timeout is None:
-            assert isinstance(definition, StepDefinition)
-            timeout = definition.timeout
         try:
-            args, kwargs = decode_each(worker.codec, definition, op.args, trusted=True)
+            args, kwargs = decode_each(worker.codec, op.definition, op.args, trusted=True)
         except Exception as error:  # noqa: BLE001 - it may be another run's end that called here
             work.stage = WAITING
             activation.refused(error)
             return
         worker.free_steps -= 1
         work.attempt = attempt = Attempt(
-            definition,
+            op.definition,
             args,
             kwargs,
-            timeout,
+            op.timeout,
             worker.threads,
             partial(self._ended, work, worker.clock.now()),
             activation.id,
@@ -101,7 +95,9 @@ class LocalSteps:
 
     # --- ending ---
 
-    def _ended(self, work: Work, started: float, value: Any, error: BaseException | None) -> None:
+    def _ended(
+        self, work: StepWork, started: float, value: Any, error: BaseException | None
+    ) -> None:
         self.running -= 1
         work.attempt = None
         activation, worker = self._activation, self._worker
@@ -112,7 +108,6 @@ class LocalSteps:
             return
         op = work.op
         if error is None and op.state is not ENDED:
-            assert isinstance(op, CallOp)
             try:
                 data = worker.codec.encode(value, op.definition.its_result)
             except SerializationError as refused:
@@ -128,7 +123,7 @@ class LocalSteps:
                 return
         activation.safely(self._take_failure, work, started, error)
 
-    def _take_failure(self, work: Work, started: float, error: BaseException | None) -> None:
+    def _take_failure(self, work: StepWork, started: float, error: BaseException | None) -> None:
         if work.op.state is ENDED or error is None:
             self._activation.forget(work)
         elif isinstance(error, SerializationError):
@@ -139,13 +134,13 @@ class LocalSteps:
         else:
             self._failed(work, started, error, final=False)
 
-    def _postpone(self, work: Work, delay: float) -> None:
+    def _postpone(self, work: StepWork, delay: float) -> None:
         if work.op.state is SETTLING:
             self._cut(work)
         else:
             self._wait(work, delay)
 
-    def _failed(self, work: Work, started: float, error: BaseException, *, final: bool) -> None:
+    def _failed(self, work: StepWork, started: float, error: BaseException, *, final: bool) -> None:
         work.failures += 1
         policy, op = work.policy, work.op
         data = self._worker.codec.encode_error(error, f"step {op.name!r}")
@@ -164,12 +159,12 @@ class LocalSteps:
         )
         self._wait(work, delay)
 
-    def _wait(self, work: Work, delay: float) -> None:
+    def _wait(self, work: StepWork, delay: float) -> None:
         work.stage, work.begun = WAITING, False
         work.due = self._worker.clock.now() + delay
         self._activation.open_row(work)
 
-    def fail_crashed(self, work: Work, crashes: int) -> None:
+    def fail_crashed(self, work: StepWork, crashes: int) -> None:
         """End a step that was running whenever the worker died."""
         name, path = work.op.name, work.op.path
         error = WorkerCrashed(
@@ -180,26 +175,25 @@ class LocalSteps:
             work, RecordKind.STEP_FAILED, self._worker.codec.encode_error(error, f"step {name!r}")
         )
 
-    def _cut(self, work: Work) -> None:
+    def _cut(self, work: StepWork) -> None:
         self._record(work, RecordKind.STEP_CUT, work.error)
 
     def _record(
         self,
-        work: Work,
+        work: StepWork,
         kind: RecordKind,
         value: bytes,
         started: float = 0.0,
         attempt: int | None = None,
     ) -> None:
         op = work.op
-        assert isinstance(op, CallOp)
         work.stage = RECORDED
         attempt = work.failures + 1 if attempt is None else attempt
         self._activation.journal.append_step(int(kind), op, value, attempt, started, work.row)
 
     # --- stopping ---
 
-    def withdraw(self, work: Work) -> None:
+    def withdraw(self, work: StepWork) -> None:
         """React to the cancellation of the branch that waits for this step."""
         if work.op.state is SETTLING:
             if not work.begun:
@@ -211,7 +205,7 @@ class LocalSteps:
             self.unqueue(work)
             self._activation.forget(work)
 
-    def drop(self, work: Work) -> None:
+    def drop(self, work: StepWork) -> None:
         """Stop the attempt, if there is one; its outcome no longer counts."""
         if work.attempt is None:
             self.unqueue(work)
@@ -224,7 +218,7 @@ class LocalSteps:
         self._worker.run_queued_step()
 
 
-def in_order(works: Mapping[str, Work], withdrawn: Iterable[Op]) -> list[Work]:
+def in_order(works: Mapping[str, AnyWork], withdrawn: Iterable[Op]) -> list[AnyWork]:
     """Return works as a live run would come to them: what was cancelled, as it was, then the rest.
 
     The order of records depends on it: a step that is cut has one.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from stepwell_queue.contract import OpenOp
 from stepwell_runtime.attempt import Attempt
@@ -30,36 +33,26 @@ WAITING, QUEUED, RUNNING, RECORDED = Stage
 """The members, for code that runs at every step: to find one through its class costs much more."""
 
 
-class Work:
-    """One open operation and how far it has come. `row`: an open operation is stored for it."""
+OpT = TypeVar("OpT", bound=Op)
 
-    __slots__ = (
-        "attempt",
-        "begun",
-        "child_id",
-        "due",
-        "error",
-        "failures",
-        "op",
-        "row",
-        "stage",
-    )
 
-    def __init__(self, op: Op) -> None:
-        self.op = op
-        self.stage = WAITING
-        self.due = op.due
-        self.row = False
-        self.failures = 0
-        self.error = b""
-        self.begun = False  # an attempt has begun, here or in an earlier claim, and has not ended
-        self.attempt: Attempt | None = None
-        self.child_id = ""
+class Work(msgspec.Struct, Generic[OpT], eq=False):
+    """One open operation and how far it has come."""
+
+    op: OpT
+    due: float | None = None
+    stage: Stage = WAITING
+    row: bool = False  # an open operation is stored for it
+    failures: int = 0
+    error: bytes = b""
+    begun: bool = False  # an attempt has begun, here or in an earlier claim, and has not ended
+    attempt: Attempt | None = None
+    child_id: str = ""
 
     @property
     def policy(self) -> Policy:
         """How a step is retried. Made when it fails, which is seldom."""
-        op = self.op
+        op: Op = self.op
         assert isinstance(op, CallOp)
         assert isinstance(op.definition, StepDefinition)
         return Policy.of_call(op.definition, op.options)
@@ -70,6 +63,10 @@ class Work:
         op = self.op
         value = self.child_id.encode() if self.child_id else self.error
         return OpenOp(op.path, ROW_KIND[op.kind], op.name, self.due, self.failures, value)
+
+
+AnyWork = Work[Any]
+StepWork = Work[CallOp]
 
 
 def due_from(op: Op, now: float) -> float | None:

@@ -42,9 +42,10 @@ def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op
 
 def call_op(execution: Execution, branch: Branch, command: CallCommand, path: str) -> Op:
     """Return the operation that a call becomes. Raises SerializationError."""
-    definition = command.definition
+    definition, options, timeout = command.definition, command.options, None
     if isinstance(command, StepCommand):
-        kind = "remote" if (command.options.queue or definition.queue) is not None else "step"
+        kind = "remote" if (options.queue or definition.queue) is not None else "step"
+        timeout = command.definition.timeout if options.timeout is None else options.timeout
     else:
         kind = "start" if isinstance(command, StartCommand) else "child"
     try:
@@ -62,7 +63,8 @@ def call_op(execution: Execution, branch: Branch, command: CallCommand, path: st
         args=args,
         definition=definition,
         digest=digest_of(args),
-        options=command.options,
+        options=options,
+        timeout=timeout,
     )
 
 

@@ -46,12 +46,16 @@ class Op(msgspec.Struct, eq=False):
 
 
 class CallOp(Op, kw_only=True, eq=False):
-    """An operation that executes a decorated function."""
+    """An operation that executes a decorated function.
+
+    `timeout`: seconds of one attempt of a step; None = no limit.
+    """
 
     args: Arguments
     definition: Definition
     digest: int
     options: CallOptions
+    timeout: float | None
 
 
 class Branch:
