@@ -275,6 +275,7 @@ class Job:
         self.ended = True
         if self._deadline_timer is not None or self._attempt is not None:
             self._end()
+        self.worker.leaving()
         try:
             self.worker.store.submit(verb, self._stored)
         except Exception as refused:  # noqa: BLE001 - its place must not stay taken
@@ -283,7 +284,7 @@ class Job:
     def _stored(self, answer: Exception | None) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
             log.error("job_not_released", run=self.id, error=str(answer))
-        self.worker.released(self)
+        self.worker.left(self)
 
     def _end(self) -> None:
         self.ended = True

@@ -105,6 +105,7 @@ class Worker:
         self.free_steps = settings.step_concurrency or settings.concurrency
         self.step_queue: deque[tuple[LocalSteps, Work]] = deque()
         self._reserved = 0
+        self._leaving = 0
         self._claiming = False
         self._scheduled = False
         self._hungry = False
@@ -120,7 +121,7 @@ class Worker:
         """Enter the lifespan, register with the store, and begin to claim."""
         self.loop = asyncio.get_running_loop()
         self.threads = anyio.CapacityLimiter(self.settings.threads)
-        self.lanes = Lanes(self.loop, self.store.flush)
+        self.lanes = Lanes(self.loop, self._flush)
         if self.settings.lifespan is not None:
             await self._life.enter_async_context(self.settings.lifespan())
         self.context = contextvars.copy_context()
@@ -222,12 +223,16 @@ class Worker:
     def _wake(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self.loop.call_soon(self._claim)
+            self.loop.call_soon(self._claim_later)
+
+    def _claim_later(self) -> None:
+        self._scheduled = False
+        self._claim()
 
     def _claim(self) -> None:
-        self._scheduled = False
         session = self._session
-        free = min(self.settings.concurrency - len(self.held) - self._reserved, LARGEST_CLAIM)
+        places = self.settings.concurrency - len(self.held) - self._reserved + self._leaving
+        free = min(places, LARGEST_CLAIM)
         if (
             session is None
             or self._stopping
@@ -245,6 +250,24 @@ class Worker:
             self.store.submit(Claim(session.worker, free, self._live_fences, idle), self._claimed)
         except StoreUnavailable as closed:
             self._claimed(closed)
+
+    def leaving(self) -> None:
+        """A job has ended, and gives its place up when that is stored, which is about to be asked.
+
+        What is claimed for that place is claimed in the same transaction.
+        """
+        self._leaving += 1
+        if self._hungry:
+            self._wake()
+
+    def left(self, job: Job) -> None:
+        self._leaving -= 1
+        self.released(job)
+
+    def _flush(self) -> None:
+        if self._leaving and self._hungry:
+            self._claim()
+        self.store.flush()
 
     @property
     def _blocked(self) -> bool:

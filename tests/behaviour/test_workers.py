@@ -26,6 +26,7 @@ from stepwell import (
     wait_for_signal,
     workflow,
 )
+from stepwell_queue.sqlite.store import SqliteStore
 from tests.behaviour.stage import LONG, stage, until
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +89,21 @@ async def test_without_it_concurrency_bounds_steps_as_it_does_tasks(app: Stepwel
         for run in await app.enqueue_many([counted_task(number) for number in range(30)]):
             await run.result(timeout=LONG)
     assert max(most) == 4
+
+
+@task
+async def short_task() -> None: ...
+
+
+async def test_tasks_are_claimed_in_the_transaction_in_which_others_end(app: Stepwell) -> None:
+    store = app.engine.store
+    assert isinstance(store, SqliteStore)
+    runs = await app.enqueue_many([short_task() for _ in range(60)])
+    before = store._group.commits
+    async with app.worker(concurrency=10) as worker:
+        await worker.drain()
+    assert store._group.commits - before < 60 / 10 + 6  # starting and stopping, too
+    assert {await run.status() for run in runs} == {"completed"}
 
 
 @pytest.mark.blocking
