@@ -59,15 +59,19 @@ class CallOp(Op, kw_only=True, eq=False):
 
 
 class Branch:
-    """One line of workflow code: the main one, an argument of `parallel` or `race`, or an undo."""
+    """One line of workflow code: the main one, an argument of `parallel` or `race`, or an undo.
+
+    Where it is no more than one call, that is made for it: `code` is the call then, and None once
+    it was made.
+    """
 
     __slots__ = (
         "_chance",
         "_uuids",
         "cancelling",
         "closing",
+        "code",
         "context",
-        "coroutine",
         "done",
         "execution",
         "exempt",
@@ -82,18 +86,14 @@ class Branch:
         self,
         execution: Execution,
         prefix: str,
-        coroutine: Coroutine[Any, Any, Any],
+        code: Coroutine[Any, Any, Any] | CallCommand,
         context: Context,
         group: Group | None,
         index: int,
         exempt: bool,
     ) -> None:
-        self.execution, self.prefix, self.coroutine, self.context = (
-            execution,
-            prefix,
-            coroutine,
-            context,
-        )
+        self.execution, self.prefix, self.context = execution, prefix, context
+        self.code: Coroutine[Any, Any, Any] | CallCommand | None = code
         self.group, self.index, self.exempt = group, index, exempt
         self.position = 0
         self.waiting: Op | Group | None = None
@@ -103,8 +103,8 @@ class Branch:
 
     def unlink(self) -> None:
         """Drop what holds this branch in turn, so that it goes without the garbage collector."""
-        del self.execution, self.coroutine, self.context
-        self.group = self.waiting = None
+        del self.execution, self.context
+        self.code = self.group = self.waiting = None
         self.closing = True
 
     # --- the scope that user code sees ---
@@ -184,8 +184,11 @@ async def awaiting(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def as_coroutine(awaitable: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
-    return awaitable if inspect.iscoroutine(awaitable) else awaiting(awaitable)
+def code_of(awaitable: Awaitable[Any]) -> Coroutine[Any, Any, Any] | CallCommand:
+    """Return what a branch runs for something that may be awaited."""
+    if isinstance(awaitable, CallCommand) or inspect.iscoroutine(awaitable):
+        return awaitable
+    return awaiting(awaitable)
 
 
 def is_handling_cancel(error: BaseException | None) -> bool:

@@ -22,7 +22,7 @@ from stepwell_runtime.core.branch import (
     CallOp,
     Group,
     Op,
-    as_coroutine,
+    code_of,
     is_handling_cancel,
 )
 from stepwell_runtime.core.cancelling import cancel_branch, refuse_cancelled
@@ -131,7 +131,6 @@ class Execution:
         self.zombies: list[object] = []
         self._ended: dict[str, Delivered | None] = {}  # by path; None: without a record
         self._ready: deque[tuple[Branch, Any, BaseException | None]] | None = None
-        self._live: dict[Branch, None] = {}
         self._signals: Signals | None = None
         self._detached: DetachedChildren | None = None
         self._failures: deque[tuple[int, BaseException]] | None = None
@@ -143,7 +142,9 @@ class Execution:
         self._generators: list[AsyncGenerator[Any, Any]] | None = None
         self._guard = guard
         self._context = context
-        self._main = self._new_branch("", main(), context, None, 0, exempt=False)
+        self._main = Branch(self, "", main(), context, None, 0, exempt=False)
+        context.run(current.set, self._main)
+        self._live = {self._main: None}
 
     # --- what the driver says ---
 
@@ -393,40 +394,28 @@ class Execution:
         if undo is None:
             self.rolled_back = True
             return
-        coroutine = as_coroutine(undo.command(self.codec))
-        context = self._context.copy()
-        self.add_branch(f"~{undo.index}.", coroutine, context, None, undo.index, exempt=True)
+        code = code_of(undo.command(self.codec))
+        self.add_branch(f"~{undo.index}.", code, self._context, None, undo.index, exempt=True)
 
     # --- running branches ---
 
     def add_branch(
         self,
         prefix: str,
-        coroutine: Coroutine[Any, Any, Any],
+        code: Coroutine[Any, Any, Any] | CallCommand,
         context: Context,
         group: Group | None,
         index: int,
         *,
         exempt: bool,
     ) -> Branch:
-        """Make a branch and have it run with its next turn."""
-        branch = self._new_branch(prefix, coroutine, context, group, index, exempt=exempt)
-        self.resume(branch, None, None)
-        return branch
-
-    def _new_branch(
-        self,
-        prefix: str,
-        coroutine: Coroutine[Any, Any, Any],
-        context: Context,
-        group: Group | None,
-        index: int,
-        *,
-        exempt: bool,
-    ) -> Branch:
-        branch = Branch(self, prefix, coroutine, context, group, index, exempt)
-        context.run(current.set, branch)
+        """Make a branch, in a copy of `context`, and have it run with its next turn."""
+        branch = Branch(self, prefix, code, context, group, index, exempt)
+        if not isinstance(code, CallCommand):  # of a call, no code runs there that could change it
+            branch.context = context.copy()
+            branch.context.run(current.set, branch)
         self._live[branch] = None
+        self.resume(branch, None, None)
         return branch
 
     def resume(self, branch: Branch, value: Any, error: BaseException | None) -> None:
@@ -463,7 +452,10 @@ class Execution:
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.waiting = failure = result = command = None
-        coroutine = branch.coroutine
+        coroutine = branch.code
+        if coroutine is None or isinstance(coroutine, CallCommand):
+            self._advance_call(branch, coroutine, value, error)
+            return
         try:
             if error is None:
                 command = branch.context.run(coroutine.send, value)
@@ -487,6 +479,15 @@ class Execution:
         failure = (
             None  # its traceback holds this frame: a cycle, which only the collector would end
         )
+
+    def _advance_call(
+        self, branch: Branch, call: CallCommand | None, value: Any, error: BaseException | None
+    ) -> None:
+        if call is None or error is not None:
+            self._branch_ended(branch, value, error)
+        else:
+            branch.code = call.handling = None
+            self._ask(branch, call)
 
     def _ask(self, branch: Branch, command: Any) -> None:
         if not isinstance(command, Command):
@@ -580,7 +581,8 @@ class Execution:
                 branch.closing = True
                 if isinstance(branch.waiting, Group):
                     branch.waiting.drop_unstarted()
-                close_coroutine(branch.context, branch.coroutine, self.zombies)
+                if branch.code is not None and not isinstance(branch.code, CallCommand):
+                    close_coroutine(branch.context, branch.code, self.zombies)
             self._take_generators()
             while self._generators:
                 finish_generator(self._generators.pop(0))

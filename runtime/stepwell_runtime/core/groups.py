@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepwell_runtime.core.branch import Branch, Group, as_coroutine
+from stepwell_runtime.core.branch import Branch, Group, code_of
 from stepwell_runtime.core.cancelling import cancel_branch
 from stepwell_runtime.core.commands import GroupCommand
 from stepwell_runtime.errors import Cancelled
@@ -28,11 +28,10 @@ def _start_branch(execution: Execution, group: Group, exempt: bool) -> None:
     index = group.started
     group.started += 1
     group.live += 1
-    coroutine = as_coroutine(group.command.branches[index])
-    context = group.parent.context.copy()
+    code = code_of(group.command.branches[index])
     prefix = f"{group.path}.{index}."
     group.branches.append(
-        execution.add_branch(prefix, coroutine, context, group, index, exempt=exempt)
+        execution.add_branch(prefix, code, group.parent.context, group, index, exempt=exempt)
     )
 
 
