@@ -37,17 +37,13 @@ class Hub:
 
     def before(self, effects: Effects) -> None:
         """What must be known before the callbacks of the batch run."""
+        held, held_ids = self.held, self._held_ids
         for run, id, worker in effects.moves:
             if id is not None:
-                self.held[run] = (id, worker)
-                self._held_ids[id] = run
-            else:
-                self._let_go(run)
-
-    def _let_go(self, run: int) -> None:
-        gone = self.held.pop(run, None)
-        if gone is not None:
-            self._held_ids.pop(gone[0], None)
+                held[run] = (id, worker)
+                held_ids[id] = run
+            elif run in held:
+                del held_ids[held.pop(run)[0]]
 
     def after(self, effects: Effects) -> None:
         """What the callbacks should hear of after their own results."""
@@ -183,7 +179,7 @@ class Hub:
         rows = await self._reads.rows(SQL["still_held"], (session.worker,))
         lost = sorted(before.difference(run for (run,) in rows) & self.held.keys())
         for run in lost:
-            self._let_go(run)
+            del self._held_ids[self.held.pop(run)[0]]
         if lost:
             session.events.on_lost(lost)
 

@@ -6,11 +6,12 @@ from stepwell_queue.contract import Ended, InboxKind, InboxRow, Phase, Status
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
-_TELL, _WAKE, _WAKE_DELAYED = SQL["tell"], SQL["wake"], SQL["wake_delayed"]
+_TELL, _WAKE = SQL["tell"], SQL["wake"]
 _WHERE, _ADDRESS, _JOBS = SQL["where_held"], SQL["address"], SQL["unended_jobs"]
 _CANCEL, _CHILD_OF, _STANDING = SQL["cancel_unclaimed"], SQL["child_of"], SQL["parent_of"]
 _READY = SQL["make_ready"]
-_RUNNING, _CANCELS = int(Status.RUNNING), int(InboxKind.CANCEL)
+_SCHEDULED, _RUNNING, _PARKED = int(Status.SCHEDULED), int(Status.RUNNING), int(Status.PARKED)
+_CANCELS = int(InboxKind.CANCEL)
 
 
 def tell(
@@ -28,16 +29,14 @@ def tell(
     tx.execute(_TELL, (run, int(kind), uid, name, path, int(status), bytearray(value), at))
     if tx.cursor.rowcount == 0:
         return
-    row = InboxRow(tx.cursor.lastrowid or 0, run, kind, uid, name, path, status, value, at)
-    woken = tx.execute(_WAKE, (tx.now, run)).fetchall()
-    if not woken and kind == _CANCELS:
-        # a task that waits for its next attempt is cancelled now, not then
-        woken = tx.execute(_WAKE_DELAYED, (tx.now, run)).fetchall()
-    if woken:
-        tx.made_ready(woken[0][0])
-        return
-    status_now, worker = tx.one(_WHERE, (run,))
-    if status_now == _RUNNING:
+    number = tx.cursor.lastrowid or 0
+    stands, worker, fence, target = tx.one(_WHERE, (run,))
+    # a task that waits for its next attempt is cancelled now, not then
+    if stands == _PARKED or (stands == _SCHEDULED and fence > 0 and kind == _CANCELS):
+        tx.execute(_WAKE, (tx.now, run))
+        tx.made_ready(target)
+    elif stands == _RUNNING:
+        row = InboxRow(number, run, kind, uid, name, path, status, value, at)
         tx.effects.told.append((worker, row))
 
 

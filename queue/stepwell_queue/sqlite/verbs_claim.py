@@ -16,14 +16,12 @@ from stepwell_queue.sqlite.tx import SessionState, Tx
 _PROMOTE, _NEXT_DUE, _ANY_ALONE = SQL["promote"], SQL["next_due"], SQL["any_alone"]
 _JOURNALS, _OPS, _INBOXES = SQL["journals"], SQL["all_open_ops"], SQL["inboxes"]
 _ANY_WAITING, _BLOB_OF, _WHERE = SQL["any_waiting"], SQL["blob"], SQL["where_held"]
-_BEFORE = SQL["claimed_before"]
+_REST = SQL["claimed_before"]
 _FOREVER = float("inf")
 # places in the row of the statement `claim`
 _RUN, _ID, _TARGET, _FENCE, _PRIORITY, _PARENT = 0, 1, 2, 3, 4, 9
 _priority = itemgetter(_PRIORITY)
 _RUNNING = int(Status.RUNNING)
-_FRESH = (0, 0, 0, 0, None, None, b"")
-"""What `claimed_before` tells of a run that was never claimed and has no parent."""
 
 
 def promote(tx: Tx) -> None:
@@ -66,7 +64,7 @@ def holds_alone(tx: Tx, session: SessionState) -> bool:
     """Whether the worker has a run that is executed alone: it takes nothing beside it."""
     if session.alone is None:
         return False
-    if tx.one(_WHERE, (session.alone,)) == (_RUNNING, session.worker):
+    if (tx.one(_WHERE, (session.alone,)) or ())[:2] == (_RUNNING, session.worker):
         return True
     session.alone = None
     return False
@@ -97,24 +95,10 @@ def _assemble(
     if not rows:
         return []
     worker = session.worker
-    tx.effects.moves.extend([(row[_RUN], row[_ID], worker) for row in rows])
-    again = [row[_RUN] for row in rows if row[_FENCE] > 1]
-    kept = {row[_RUN] for row in rows if live.get(row[_RUN], -1) + 1 == row[_FENCE]} if live else ()
-    replayed = [run for run in again if run not in kept] if kept else again
-    journals: dict[int, list[Record]] = {}
-    ops: dict[int, list[OpenOp]] = {}
-    if replayed:
-        key = (json.dumps(replayed),)
-        for run, *record in tx.execute(_JOURNALS, key).fetchall():
-            journals.setdefault(run, []).append(Record(*record))
-        for run, *op in tx.execute(_OPS, key).fetchall():
-            ops.setdefault(run, []).append(OpenOp(*op))
-    known = [row[_RUN] for row in rows if row[_FENCE] > 1 or row[_PARENT] is not None]
-    before: dict[int, Any] = {}
-    if known:
-        for run, *rest in tx.execute(_BEFORE, (json.dumps(known),)).fetchall():
-            before[run] = rest
+    tx.effects.moves += [(row[_RUN], row[_ID], worker) for row in rows]
     inboxes = _inboxes(tx, rows)
+    known = [row for row in rows if row[_FENCE] > 1 or row[_PARENT] is not None]
+    before = _Before(tx, known, live) if known else None
     claimed: list[Claimed] = []
     for row in rows:
         (run, id, target, fence, priority, nonce, created, scheduled, deadline, parent, args,
@@ -122,18 +106,41 @@ def _assemble(
         if args is None:
             args = tx.one(_BLOB_OF, (run, 0))[0]
         queue, kind, name, version = session.targets[target]
-        attempts, crashes, phase, generation, parent_id, parent_path, value = before.get(
-            run, _FRESH
-        )
-        claimed.append(
-            Claimed(
+        inbox = inboxes.get(run, ()) if inboxes else ()
+        if before is None or run not in before.rest:
+            one = Claimed(
+                run, id, kind, name, version, queue, fence, 0, 0, 0, priority, nonce, 0, created,
+                scheduled, deadline, None, None, None, args, b"", options, False, (), (), inbox,
+            )  # fmt: skip
+        else:
+            attempts, crashes, phase, generation, parent_id, path, value = before.rest[run]
+            one = Claimed(
                 run, id, kind, name, version, queue, fence, attempts, crashes, phase, priority,
-                nonce, generation, created, scheduled, deadline, parent, parent_id, parent_path,
-                args, value, options, run in kept, journals.get(run, ()), ops.get(run, ()),
-                inboxes.get(run, ()),
-            )
-        )  # fmt: skip
+                nonce, generation, created, scheduled, deadline, parent, parent_id, path, args,
+                value, options, run in before.kept, before.journals.get(run, ()),
+                before.ops.get(run, ()), inbox,
+            )  # fmt: skip
+        claimed.append(one)
     return claimed
+
+
+class _Before:
+    """What there is of runs that were claimed before, or are children: most have none of it."""
+
+    def __init__(self, tx: Tx, rows: list[Any], live: Mapping[int, int]) -> None:
+        runs = [row[_RUN] for row in rows]
+        self.rest = {run: rest for run, *rest in tx.execute(_REST, (json.dumps(runs),)).fetchall()}
+        # whose coroutines the worker has kept
+        self.kept = {row[_RUN] for row in rows if live.get(row[_RUN], -1) + 1 == row[_FENCE]}
+        self.journals: dict[int, list[Record]] = {}
+        self.ops: dict[int, list[OpenOp]] = {}
+        again = [row[_RUN] for row in rows if row[_FENCE] > 1 and row[_RUN] not in self.kept]
+        if again:
+            key = (json.dumps(again),)
+            for run, *record in tx.execute(_JOURNALS, key).fetchall():
+                self.journals.setdefault(run, []).append(Record(*record))
+            for run, *op in tx.execute(_OPS, key).fetchall():
+                self.ops.setdefault(run, []).append(OpenOp(*op))
 
 
 def _inboxes(tx: Tx, rows: list[Any]) -> dict[int, list[InboxRow]]:

@@ -142,28 +142,29 @@ def _gave_up(tx: Tx, run: int, fence: int) -> bool:
 
 
 def finish(tx: Tx, verb: Finish) -> None:
-    run, fence, value = verb.run, verb.fence, verb.value
+    run, fence, status, value = verb.run, verb.fence, verb.status, verb.value
     large = len(value) > INLINE
     stored = None if large else bytearray(value)
     if verb.rollback or verb.attempts is not None:
-        row = (verb.status, stored, verb.at, tx.now, verb.rollback, verb.attempts, run, fence)
+        row = (status, stored, verb.at, tx.now, verb.rollback, verb.attempts, run, fence)
         tx.execute(_FINISH_MORE, row)
     else:
-        tx.execute(_FINISH, (verb.status, stored, verb.at, tx.now, run, fence))
+        tx.execute(_FINISH, (status, stored, verb.at, tx.now, run, fence))
     if tx.cursor.rowcount == 0:
         standing = tx.one(_STANDING, (run,))
-        if standing is None or tuple(standing) != (verb.status, fence, value):
+        if standing is None or tuple(standing) != (status, fence, value):
             raise StaleFence(run, fence)
         return
-    tx.effects.moves.append((run, None, 0))
-    tx.effects.rested.append(Ended(run, verb.status, value))
+    effects = tx.effects
+    effects.moves.append((run, None, 0))
+    effects.rested.append(Ended(run, status, value))
     if large:
         tx.execute(_BLOB, (run, VALUE, value))
     if not verb.clean:
         tx.execute(_CLOSE_ALL, (run,))
         cancel_jobs_of(tx, run)
     if verb.parent is not None:
-        child_ended(tx, run, verb.parent, verb.status, value, verb.at)
+        child_ended(tx, run, verb.parent, status, value, verb.at)
 
 
 def settle(tx: Tx, verb: Settle) -> None:

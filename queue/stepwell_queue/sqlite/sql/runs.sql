@@ -90,12 +90,7 @@ WHERE run = ? AND fence = ? AND status = 2
 UPDATE runs SET phase = ? WHERE run = ?
 
 -- name: wake
-UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ? WHERE run = ? AND status = 3
-RETURNING target
-
--- name: wake_delayed
-UPDATE runs SET status = 1, due = NULL, updated = ? WHERE run = ? AND status = 0 AND fence > 0
-RETURNING target
+UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ? WHERE run = ?
 
 -- name: make_ready
 UPDATE runs SET status = 1, due = NULL, waiting = '', ended = NULL, updated = ?, crashes = 0,
@@ -110,7 +105,7 @@ SELECT run, target FROM runs WHERE status = 6
 UPDATE runs SET status = 1, updated = ? WHERE run = ? AND status = 6
 
 -- name: where_held
-SELECT status, worker FROM runs WHERE run = ?
+SELECT status, worker, fence, target FROM runs WHERE run = ?
 
 -- name: address
 SELECT r.run, r.status, r.worker, r.fence, t.kind, r.parent, r.parent_path, r.id, r.phase, r.rollback
