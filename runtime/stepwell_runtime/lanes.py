@@ -93,7 +93,9 @@ class Lanes:
                     # Where a step was awaited, others may end in this same turn of the loop: they
                     # shall be committed together. Here none can.
                     self._flush()
-                    if clock() - began > LONGEST_TURN:
+                    if not queue:
+                        self._flush()  # what the last ends have left: the ends of their runs
+                    elif clock() - began > LONGEST_TURN:
                         await asyncio.sleep(0)
                         began = clock()
             self._serving = False
