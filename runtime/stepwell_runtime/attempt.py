@@ -28,7 +28,7 @@ _NO_ARGUMENTS: list[Any] = []
 _NO_KEYWORDS: dict[str, Any] = {}
 
 
-class Attempt(StepScope):
+class Attempt(StepScope, eq=False):
     """A running attempt, which is also the scope that its function sees.
 
     `ended(value, error)` is called once, on the loop, unless it was dropped. An async function is
@@ -36,49 +36,20 @@ class Attempt(StepScope):
     it is abandoned, and `current_step().cancelled` becomes true.
     """
 
-    __slots__ = (
-        "_args",
-        "_context",
-        "_definition",
-        "_ended",
-        "_kwargs",
-        "_lane",
-        "_limiter",
-        "_loop",
-        "_timeout",
-        "_timer",
-        "_why",
-    )
+    _definition: Definition
+    _args: list[Any]
+    _kwargs: dict[str, Any]
+    _timeout: float | None
+    _limiter: anyio.CapacityLimiter
+    _loop: asyncio.AbstractEventLoop
+    _ended: Ended
+    _context: Context | None = None
+    _why: str | None = None
+    _lane: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
 
-    def __init__(
-        self,
-        definition: Definition,
-        args: list[Any],
-        kwargs: dict[str, Any],
-        timeout: float | None,
-        limiter: anyio.CapacityLimiter,
-        ended: Ended,
-        run_id: str,
-        path: str,
-        attempt: int,
-        seed: str,
-        app: Any,
-    ) -> None:
-        # Not through StepScope.__init__: there is one of these for each step.
-        self.run_id, self.path, self.name, self.attempt = run_id, path, definition.name, attempt
-        self._seed, self.app = seed, app
-        self._definition, self._args, self._kwargs = definition, args, kwargs
-        self._timeout, self._limiter, self._ended = timeout, limiter, ended
-        self.cancel_event = self._why = self._lane = self._timer = None
-
-    _why: str | None
-    _lane: asyncio.Task[None] | None
-    _timer: asyncio.TimerHandle | None
-    _context: Context | None
-
-    def begin(self, loop: asyncio.AbstractEventLoop, lanes: Lanes, context: Context) -> None:
+    def begin(self, lanes: Lanes, context: Context) -> None:
         """Start in a copy of `context`, so that what the function sets there stays with it."""
-        self._loop = loop
         self._context = context = context.copy()
         context.run(current.set, self)
         if not self._definition.is_async:
@@ -118,7 +89,6 @@ class Attempt(StepScope):
         error: BaseException | None = None
         context = self._context
         if self._why is None and context is not None:
-            self._lane = lane
             begun = clock()
             try:
                 call = (
@@ -134,6 +104,7 @@ class Attempt(StepScope):
             except BaseException as caught:  # noqa: BLE001 - SystemExit too is the step's failure
                 error = caught
             else:
+                self._lane = lane
                 self.turn_over(begun)
                 lanes.suspended()
                 return self._rest(context, call, waits_for, lane)
@@ -166,8 +137,10 @@ class Attempt(StepScope):
             error = None  # as above
 
     def _over(self, value: Any, error: BaseException | None, lane: asyncio.Task[None]) -> None:
-        self._lane = self._context = None  # the context holds this in turn
+        self._context = None  # it holds this in turn
         self._args, self._kwargs = _NO_ARGUMENTS, _NO_KEYWORDS
+        if self._lane is not None:
+            self._lane = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

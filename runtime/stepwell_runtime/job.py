@@ -84,19 +84,22 @@ class Job:
                 return
             lasting = lasting_id(claimed.id) if of_step else claimed.id
             self._attempt = Attempt(
+                claimed.parent_id if of_step and claimed.parent_id else claimed.id,
+                claimed.parent_path or "",
+                definition.name,
+                claimed.attempts + 1,
+                f"{lasting}/{claimed.nonce}/{claimed.generation}",
+                worker.app,
+                None,
                 definition,
                 args,
                 kwargs,
                 self._policy.timeout if claimed.options else definition.timeout,
                 worker.threads,
+                worker.loop,
                 self._attempt_ended,
-                claimed.parent_id if of_step and claimed.parent_id else claimed.id,
-                claimed.parent_path or "",
-                claimed.attempts + 1,
-                f"{lasting}/{claimed.nonce}/{claimed.generation}",
-                worker.app,
             )
-            self._attempt.begin(worker.loop, worker.lanes, worker.context)
+            self._attempt.begin(worker.lanes, worker.context)
         except Exception as error:
             log.exception("job_broke", run=self.id)
             if not self.ended:

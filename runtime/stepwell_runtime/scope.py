@@ -10,6 +10,8 @@ from random import Random
 from typing import Any, Protocol
 from uuid import UUID
 
+import msgspec
+
 
 class UndoEntry(Protocol):
     """A registered undo."""
@@ -67,23 +69,16 @@ class WorkflowScope(Protocol):
     def compensate(self, call: Any) -> UndoEntry: ...
 
 
-class StepScope:
+class StepScope(msgspec.Struct, eq=False):
     """The execution of one attempt of a step or task."""
 
-    __slots__ = ("_seed", "app", "attempt", "cancel_event", "name", "path", "run_id")
-
-    def __init__(
-        self, run_id: str, path: str, name: str, attempt: int, seed: str, app: Any
-    ) -> None:
-        self.run_id, self.path, self.name, self.attempt, self._seed, self.app = (
-            run_id,
-            path,
-            name,
-            attempt,
-            seed,
-            app,
-        )
-        self.cancel_event: threading.Event | None = None
+    run_id: str
+    path: str
+    name: str
+    attempt: int
+    _seed: str
+    app: Any
+    cancel_event: threading.Event | None
 
     @property
     def key(self) -> str:

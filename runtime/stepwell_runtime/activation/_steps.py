@@ -76,22 +76,25 @@ class LocalSteps:
             return
         worker.free_steps -= 1
         work.attempt = attempt = Attempt(
+            activation.id,
+            op.path,
+            op.name,
+            work.failures + 1,
+            activation.seed,
+            worker.app,
+            None,
             op.definition,
             args,
             kwargs,
             op.timeout,
             worker.threads,
+            worker.loop,
             partial(self._ended, work, worker.clock.now()),
-            activation.id,
-            op.path,
-            work.failures + 1,
-            activation.seed,
-            worker.app,
         )
         work.stage = RUNNING
         work.begun = True
         self.running += 1
-        attempt.begin(worker.loop, worker.lanes, op.branch.context)
+        attempt.begin(worker.lanes, op.branch.context)
 
     # --- ending ---
 
