@@ -16,8 +16,8 @@ from typing import Final
 _log = logging.getLogger("stepwell.store")
 
 _PAGE: Final = 4096
-_PASSIVE_AT: Final = 2 * 1024 * 1024
-_RESTART_AT: Final = 2 * 1024 * 1024
+_PASSIVE_AT: Final = 4 * 1024 * 1024
+_RESTART_AT: Final = 4 * 1024 * 1024
 _LATER: Final = 16 * 1024 * 1024  # what the log grows before the next try, after one that failed
 _LONG: Final = 64 * 1024 * 1024  # from here on, writers wait for readers to leave
 _RESTART_WAIT: Final = 1.0  # seconds that they wait

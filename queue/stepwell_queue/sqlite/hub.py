@@ -125,28 +125,29 @@ class Hub:
     async def wait_ended(self, id: str) -> Ended:
         waiter: asyncio.Future[Ended | None] = asyncio.get_running_loop().create_future()
         run = self._held_ids.get(id)
-
-        def looked(answer: Ended | int | Exception) -> None:
-            nonlocal run
-            if waiter.done():
-                return
-            if isinstance(answer, Exception):
-                waiter.set_exception(answer)
-            elif isinstance(answer, Ended):
-                waiter.set_result(answer)
-            else:
-                run = answer
-                self._watched.setdefault(run, []).append(waiter)
-
         if run is None:
+
+            def looked(answer: Ended | int | Exception) -> None:
+                nonlocal run
+                if waiter.done():
+                    return
+                if isinstance(answer, Exception):
+                    waiter.set_exception(answer)
+                elif isinstance(answer, Ended):
+                    waiter.set_result(answer)
+                else:
+                    run = answer
+                    self._watched.setdefault(run, []).append(waiter)
+
             self._push(Watch(id), looked)
         else:
             # held by a worker here, so its end comes through here, too
             self._watched.setdefault(run, []).append(waiter)
         try:
             ended = await waiter
-        finally:
-            self._forget(run, waiter)
+        except BaseException:
+            self._forget(run, waiter)  # one that was resolved is forgotten already
+            raise
         if ended is None:
             raise RunNotFound(id)
         return ended
