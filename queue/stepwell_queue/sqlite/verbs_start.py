@@ -129,46 +129,54 @@ def _insert_all(tx: Tx, runs: list[NewRun]) -> list[Started] | None:
     The row numbers are consecutive, since nobody else writes in between.
     """
     now = tx.now
-    numbers = [tx.target(new.queue, new.kind, new.name, new.version) for new in runs]
-    if any(new.due is not None or new.deadline is not None for new in runs):
+    addresses = [(new.queue, new.kind, new.name, new.version) for new in runs]
+    numbers = {address: tx.target(*address) for address in set(addresses)}
+    targets = [numbers[address] for address in addresses]
+    timed = any(new.due is not None or new.deadline is not None for new in runs)
+    if timed:
         rows = [
             (*_row(new, target, now), *_times(new, _future(new, now), None, now))
-            for new, target in zip(runs, numbers, strict=True)
+            for new, target in zip(runs, targets, strict=True)
         ]
         tx.executemany(_INSERT, rows)
         inserted = tx.cursor.rowcount
     else:
-        rows = [_row(new, target, now) for new, target in zip(runs, numbers, strict=True)]
-        inserted = _insert_ready(tx, rows)
+        inserted = _insert_ready(tx, runs, targets)
     if inserted != len(runs):
         return None
     first = tx.one(_LAST)[0] - len(runs) + 1
     blobs = [(run, ARGS, new.args) for run, new in enumerate(runs, first) if len(new.args) > INLINE]
     if blobs:
         tx.executemany(_BLOB, blobs)
+    if not timed:
+        for target in numbers.values():
+            tx.made_ready(target)
+        return [Started(run, new.id, True, _READY_NOW) for run, new in enumerate(runs, first)]
     started: list[Started] = []
-    ready: set[int] = set()
-    for run, (new, target) in enumerate(zip(runs, numbers, strict=True), first):
-        if new.due is not None and new.due > now:
-            tx.made_due(new.due)
-            started.append(Started(run, new.id, True, _SCHEDULED))
+    for run, (new, target) in enumerate(zip(runs, targets, strict=True), first):
+        due = _future(new, now)
+        if due is None:
+            tx.made_ready(target)
         else:
-            ready.add(target)
-            started.append(Started(run, new.id, True, _READY_NOW))
-    for target in ready:
-        tx.made_ready(target)
+            tx.made_due(due)
+        status = _READY_NOW if due is None else _SCHEDULED
+        started.append(Started(run, new.id, True, status))
     return started
 
 
-def _insert_ready(tx: Tx, rows: list[tuple[Any, ...]]) -> int:
-    """Insert rows that are due at once; answers how many there were."""
-    inserted = 0
-    whole = len(rows) - len(rows) % _AT_ONCE
+def _insert_ready(tx: Tx, runs: list[NewRun], targets: list[int]) -> int:
+    """Insert runs that are due at once; answers how many there were."""
+    now, inserted = tx.now, 0
+    whole = len(runs) - len(runs) % _AT_ONCE
     for at in range(0, whole, _AT_ONCE):
-        tx.execute(_INSERT_MANY, [value for row in rows[at : at + _AT_ONCE] for value in row])
+        end = at + _AT_ONCE
+        values: list[Any] = []
+        for new, target in zip(runs[at:end], targets[at:end], strict=True):
+            values += _row(new, target, now)
+        tx.execute(_INSERT_MANY, values)
         inserted += tx.cursor.rowcount
-    for row in rows[whole:]:
-        tx.execute(_INSERT_READY, row)
+    for new, target in zip(runs[whole:], targets[whole:], strict=True):
+        tx.execute(_INSERT_READY, _row(new, target, now))
         inserted += tx.cursor.rowcount
     return inserted
 
