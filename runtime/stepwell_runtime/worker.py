@@ -28,9 +28,9 @@ from stepwell_queue.contract import (
     Store,
 )
 from stepwell_queue.errors import StoreUnavailable
-from stepwell_runtime.activation import Activation, Work
+from stepwell_runtime.activation import Activation
 from stepwell_runtime.activation._steps import LocalSteps
-from stepwell_runtime.activation._work import QUEUED
+from stepwell_runtime.activation._work import QUEUED, StepWork
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import GuardLoop
 from stepwell_runtime.definitions import (
@@ -40,6 +40,7 @@ from stepwell_runtime.definitions import (
     WorkflowDefinition,
 )
 from stepwell_runtime.job import Job
+from stepwell_runtime.lag import clock
 from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
 
@@ -103,7 +104,7 @@ class Worker:
         self._live_fences: dict[int, int] = {}
         self._session: Session | None = None
         self.free_steps = settings.step_concurrency or settings.concurrency
-        self.step_queue: deque[tuple[LocalSteps, Work]] = deque()
+        self.step_queue: deque[tuple[LocalSteps, StepWork]] = deque()
         self._reserved = 0
         self._leaving = 0
         self._claiming = False
@@ -399,20 +400,23 @@ class Worker:
         The code of all runs in one go, since to take the loop's place costs more than most turns;
         of each run one write at a time.
         """
-        while self.committed:
+        committed = self.committed
+        while committed:
             turn: dict[Activation, Sequence[Record]] = {}
             later: list[tuple[Activation, Sequence[Record]]] = []
-            for one in self.committed:
-                if one[0] in turn:
+            for one in committed:
+                activation, records = one
+                if activation in turn:
                     later.append(one)
                 else:
-                    turn[one[0]] = one[1]
-            self.committed = later
+                    turn[activation] = records
+            committed[:] = later
             self.guard.enter()
             try:
+                now = clock()
                 for activation, records in turn.items():
                     if records:
-                        activation.deliver(records[0])
+                        now = activation.deliver(records[0], now)
             finally:
                 self.guard.leave()
             for activation, records in turn.items():

@@ -86,7 +86,7 @@ class Activation:
         self.execution: Execution | None = None
         self.works: dict[str, AnyWork] = {}
         self.ended = False
-        self.journal = JournalWriter(worker.store, worker.clock, claimed.run, claimed.fence, self)
+        self.journal = JournalWriter(self, claimed.run, claimed.fence)
         self.timers = Timers(worker.clock, claimed.deadline, self._woken)
         self.steps = LocalSteps(self)
         self.children: Children | None = None  # made for the first one
@@ -141,7 +141,9 @@ class Activation:
         execution.replaying = claimed.fence > 1
         begun = clock()
         execution.begin()
-        self._turn_over(begun)
+        seconds = clock() - begun
+        if seconds > WORKFLOW_TURN:
+            workflow_blocked(self.id, self.definition.name, seconds)
         if claimed.fence > 1:
             self._replay(execution, claimed)
         if claimed.inbox:
@@ -246,23 +248,24 @@ class Activation:
             self._inbox = Inbox(self)
         self._inbox.absorb(rows)
 
-    def committed(self, records: Sequence[Record]) -> None:
-        self.worker.committed.append((self, records))
+    def deliver(self, record: Record, begun: float) -> float:
+        """Deliver a record that is durable now: workflow code runs, and nothing else.
 
-    def deliver(self, record: Record) -> None:
-        """Deliver a record that is durable now: workflow code runs, and nothing else."""
+        `begun` and the answer are times of `lag.clock`, before and after.
+        """
         execution = self.execution
         if execution is None:
-            return
+            return begun
         if record.path:
             self.works.pop(record.path, None)
-        begun = clock()
         try:
             execution.deliver(record)
         except Exception as error:  # noqa: BLE001 - a defect of the runtime: said once code may run
             self._defect = error
-        if clock() - begun > WORKFLOW_TURN:
-            self._turn_over(begun)
+        now = clock()
+        if now - begun > WORKFLOW_TURN:
+            workflow_blocked(self.id, self.definition.name, now - begun)
+        return now
 
     def proceed(self, records: Sequence[Record]) -> None:
         """Carry out what the code has asked for since the first of these was delivered.
@@ -275,17 +278,13 @@ class Activation:
         self.journal.in_flight -= 1
         try:
             self._follow(execution)
-            for record in records[1:]:
-                self.deliver(record)
-                self._follow(execution)
+            if len(records) > 1:
+                for record in records[1:]:
+                    self.deliver(record, clock())
+                    self._follow(execution)
             self._go_on(execution)
         except Exception as error:  # noqa: BLE001 - it is logged there
             self._broke(error)
-
-    def _turn_over(self, begun: float) -> None:
-        seconds = clock() - begun
-        if seconds > WORKFLOW_TURN:
-            workflow_blocked(self.id, self.definition.name, seconds)
 
     def refused(self, error: Exception) -> None:
         if self.ended:

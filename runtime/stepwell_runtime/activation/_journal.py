@@ -7,23 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from stepwell_queue.clock import Clock
-from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, RecordKind, Store, Verb
+from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, RecordKind, Verb
 from stepwell_runtime.core.branch import CallOp
 
+if TYPE_CHECKING:
+    from stepwell_runtime.activation._activation import Activation
+
 Answered = Callable[[Any], None]
-
-
-class Reader(Protocol):
-    """Who is told what has been committed, or was refused."""
-
-    def committed(self, records: Sequence[Record]) -> None:
-        """The records of one write are durable; it is in flight until they are delivered."""
-        ...
-
-    def refused(self, error: Exception) -> None: ...
 
 
 class JournalWriter:
@@ -33,11 +25,12 @@ class JournalWriter:
     """
 
     __slots__ = (
+        "_activation",
         "_cancels",
         "_clock",
         "_closed",
+        "_committed",
         "_opened",
-        "_reader",
         "_store",
         "fence",
         "had_rows",
@@ -47,8 +40,10 @@ class JournalWriter:
         "run",
     )
 
-    def __init__(self, store: Store, clock: Clock, run: int, fence: int, reader: Reader) -> None:
-        self._store, self._clock, self._reader = store, clock, reader
+    def __init__(self, activation: Activation, run: int, fence: int) -> None:
+        worker = activation.worker
+        self._activation, self._committed = activation, worker.committed
+        self._store, self._clock = worker.store, worker.clock
         self.run, self.fence = run, fence
         self.next_seq = 0
         self.in_flight = 0
@@ -146,10 +141,10 @@ class JournalWriter:
 
     def _appended(self, records: Sequence[Record], answer: Exception | None) -> None:
         if answer is None:
-            self._reader.committed(records)
+            self._committed.append((self._activation, records))  # in flight until delivered
         else:
             self.in_flight -= 1
-            self._reader.refused(answer)
+            self._activation.refused(answer)
 
     def append_children(
         self,
