@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -208,13 +207,6 @@ def test_many_processes_make_one_new_file_at_once(path: Path) -> None:
     db.close()
 
 
-def blanks(sql: str) -> tuple[None, ...]:
-    """As many parameters as a statement takes."""
-    return (None,) * len(
-        {number or place for place, number in enumerate(re.findall(r"\?(\d*)", sql))}
-    )
-
-
 TARGET = "SEARCH targets USING COVERING INDEX sqlite_autoindex_targets_1 (queue=? AND name=?"
 SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
 
@@ -242,7 +234,7 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
 async def test_hot_statements_use_their_index(path: Path, name: str, plan: list[str]) -> None:
     await open_at(path)
     db = sqlite3.connect(path)
-    rows = db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", blanks(SQL[name])).fetchall()
+    rows = db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", (None,) * SQL[name].count("?")).fetchall()
     steps = [row[3] for row in rows]
     db.close()
     for step in plan:
@@ -254,7 +246,7 @@ async def test_a_claim_reads_the_ready_index_and_sorts_no_backlog(path: Path) ->
     await open_at(path)
     db = sqlite3.connect(path)
     sql = SQL["claim"].format(seeks=SQL["claim_seek"])
-    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", blanks(sql)).fetchall()
+    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * sql.count("?")).fetchall()
     steps = [row[3] for row in rows]
     db.close()
     assert SEEK in steps
@@ -274,7 +266,7 @@ async def test_every_statement_is_valid(path: Path) -> None:
             conditions="1",
             rows="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
         )
-        db.execute(f"EXPLAIN {whole}", blanks(whole))
+        db.execute(f"EXPLAIN {whole}", (None,) * whole.count("?"))
     db.close()
 
 

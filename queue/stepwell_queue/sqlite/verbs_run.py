@@ -86,7 +86,7 @@ def _insert(tx: Tx, run: int, fence: int, record: Record) -> bool:
             _APPEND,
             (
                 run, record.seq, record.kind, record.path, record.name, bytearray(record.value),
-                record.at, record.attempt, record.started, record.digest, fence,
+                record.at, record.attempt, record.started, record.digest, run, fence,
             ),
         )  # fmt: skip
     except sqlite3.IntegrityError:

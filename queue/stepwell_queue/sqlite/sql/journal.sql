@@ -1,7 +1,7 @@
 -- name: append
 INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, digest, fence)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
-    (SELECT fence FROM runs WHERE run = ?1 AND fence = ?11 AND status = 2))
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    (SELECT fence FROM runs WHERE run = ? AND fence = ? AND status = 2))
 
 -- name: record_at
 SELECT seq, kind, path, name, value, at, attempt, started, digest, fence

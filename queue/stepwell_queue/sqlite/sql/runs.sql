@@ -46,7 +46,7 @@ SELECT last_insert_rowid()
 SELECT 1 FROM runs WHERE run = ? AND fence = ? AND status = 2
 
 -- name: finish
-UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL
+UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = 0
 WHERE run = ? AND fence = ? AND status = 2
 
 -- name: finish_more
