@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -112,17 +112,23 @@ def decode_arguments(
     return decode_each(codec, definition, _unpack(data), trusted=trusted)
 
 
-def digest_of(arguments: Arguments) -> int:
-    """Return a number that tells other arguments apart, well enough for a hint in the log."""
-    positional, named = arguments
-    if len(positional) == 1 and not named:
-        return zlib.crc32(positional[0])
+def encode_digested(
+    codec: Codec, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Arguments, int]:
+    """Return each argument encoded, and a number that tells other arguments apart.
+
+    It does that well enough for a hint in the log. Raises SerializationError.
+    """
+    if len(args) == 1 and not kwargs:  # the usual step
+        data = codec.encode(args[0], definition.its_arguments)
+        return ([data], _NO_KEYWORDS), crc32(data)
+    encoded = encode_each(codec, definition, args, kwargs)
     digest = 0
-    for one in positional:
-        digest = zlib.crc32(one, digest)
-    for name, one in named.items():
-        digest = zlib.crc32(one, zlib.crc32(name.encode("utf-8", "surrogatepass"), digest))
-    return digest
+    for one in encoded[0]:
+        digest = crc32(one, digest)
+    for name, one in encoded[1].items():
+        digest = crc32(one, crc32(name.encode("utf-8", "surrogatepass"), digest))
+    return encoded, digest
 
 
 def derived_nonce(seed: str, path: str) -> int:

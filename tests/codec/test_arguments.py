@@ -8,7 +8,7 @@ import pytest
 
 from stepwell_runtime.codec import Codec, DecodingError, SerializationError
 from stepwell_runtime.definitions import TaskDefinition
-from stepwell_runtime.launch import decode_each, digest_of, encode_each
+from stepwell_runtime.launch import decode_each, encode_digested, encode_each
 from tests.codec.conftest import Deploy
 
 
@@ -62,9 +62,9 @@ def test_the_digest_tells_other_arguments_apart(codec: Codec) -> None:
         ((1,), {"word": 2}),
         ((1,), {"other": 2}),
     ]
-    digests = {digest_of(encode_each(codec, definition(), *call)) for call in calls}
+    digests = {encode_digested(codec, definition(), *call)[1] for call in calls}
     assert len(digests) == len(calls)
-    assert digest_of(encode_each(codec, definition(), (), {})) == 0
+    assert encode_digested(codec, definition(), (), {})[1] == 0
 
 
 def test_an_untrusted_class_is_not_built(codec: Codec, deploy: Deploy) -> None:

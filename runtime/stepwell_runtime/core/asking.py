@@ -17,7 +17,7 @@ from stepwell_runtime.core.commands import (
 from stepwell_runtime.core.guard import foreign_await
 from stepwell_runtime.core.outcomes import after_signal, default_of
 from stepwell_runtime.errors import DurabilityError
-from stepwell_runtime.launch import digest_of, encode_each
+from stepwell_runtime.launch import encode_digested
 
 if TYPE_CHECKING:
     from stepwell_runtime.core.execution import Execution
@@ -49,7 +49,7 @@ def call_op(execution: Execution, branch: Branch, command: CallCommand, path: st
     else:
         kind = "start" if isinstance(command, StartCommand) else "child"
     try:
-        args = encode_each(execution.codec, definition, command.args, command.kwargs)
+        args, digest = encode_digested(execution.codec, definition, command.args, command.kwargs)
     except Exception as refused:
         refused.add_note(f"at path {path} of run {execution.facts.id!r}")
         raise
@@ -62,7 +62,7 @@ def call_op(execution: Execution, branch: Branch, command: CallCommand, path: st
         execution.seq,
         args=args,
         definition=definition,
-        digest=digest_of(args),
+        digest=digest,
         options=options,
         timeout=timeout,
     )
