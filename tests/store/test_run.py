@@ -61,6 +61,30 @@ async def test_a_stale_fence_changes_nothing(bench: Bench) -> None:
     assert await bench.store.history("run") == before
 
 
+async def test_of_many_records_in_one_batch_only_those_at_fault_are_refused(bench: Bench) -> None:
+    session = await bench.session()
+    runs = [await bench.claimed(session, f"run-{n}") for n in range(50)]
+    record = bench.record(0)
+    for there in (33, 34):
+        await bench.store.do(Append(runs[there].run, 1, [record]))
+    verbs = [Append(one.run, 1, [record]) for one in runs]
+    verbs[5] = Append(runs[5].run, 2, [record])
+    verbs[20] = Append(runs[20].run, 1, [bench.record(0, digest=2**70)])
+    verbs[34] = Append(runs[34].run, 1, [bench.record(0, value=b"another")])
+    verbs.append(Append(runs[0].run, 1, [record]))  # a repetition within the batch
+    verbs.append(Append(runs[0].run, 1, [bench.record(1)]))
+    answers = await asyncio.gather(
+        *(bench.store.do(verb) for verb in verbs), return_exceptions=True
+    )
+    refused = {n: type(answer) for n, answer in enumerate(answers) if answer is not None}
+    assert refused == {5: StaleFence, 20: OverflowError, 34: StaleFence}, answers
+    for n in range(50):
+        history = await bench.store.history(f"run-{n}")
+        assert history is not None
+        expected = 0 if n in (5, 20) else 2 if n == 0 else 1
+        assert [record.seq for record in history.journal] == list(range(expected)), n
+
+
 async def test_a_run_that_ended_takes_no_more_writes(bench: Bench) -> None:
     session = await bench.session()
     run = await bench.claimed(session, "run")

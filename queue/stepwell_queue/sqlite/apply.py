@@ -78,14 +78,7 @@ def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[
         results: list[Any] = []
         try:
             begin(tx.execute)
-            for verb, _, _ in batch:
-                if refused and len(results) in refused:
-                    results.append(refused[len(results)])
-                    continue
-                try:
-                    results.append(_HANDLERS[type(verb)](tx, verb))
-                except StepwellError as error:
-                    results.append(error)
+            _apply_each(tx, batch, refused, results)
             tx.execute("COMMIT")
             return results, tx.effects
         except (Busy, Outage):
@@ -99,6 +92,50 @@ def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[
             refused[len(results)] = error
         except BaseException:
             _roll_back(db, context)
+            raise
+
+
+def _apply_each(tx: Tx, batch: Batch, refused: dict[int, Exception], results: list[Any]) -> None:
+    plain: list[tuple[int, Append]] = []  # with their places; still to be applied
+    for verb, _, _ in batch:
+        if refused and len(results) in refused:
+            results.append(refused[len(results)])
+            continue
+        if type(verb) is Append and verbs_run.is_plain(verb):
+            plain.append((len(results), verb))
+            results.append(None)
+            if len(plain) == verbs_run.AT_ONCE:
+                _append_some(tx, plain, results)
+                plain = []
+            continue
+        if plain:
+            _append_each(tx, plain, results)
+            plain = []
+        try:
+            results.append(_HANDLERS[type(verb)](tx, verb))
+        except StepwellError as error:
+            results.append(error)
+    if plain:
+        _append_each(tx, plain, results)
+
+
+def _append_some(tx: Tx, plain: list[tuple[int, Append]], results: list[Any]) -> None:
+    try:
+        verbs_run.append_some(tx, [verb for _, verb in plain])
+    except Exception as error:
+        if _is_outage(error):
+            raise
+        _append_each(tx, plain, results)  # which one was refused shows when each is alone
+
+
+def _append_each(tx: Tx, plain: list[tuple[int, Append]], results: list[Any]) -> None:
+    for place, verb in plain:
+        try:
+            verbs_run.append(tx, verb)
+        except StepwellError as error:
+            results[place] = error
+        except Exception:
+            del results[place:]
             raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any, Final
 
 from stepwell_queue.contract import (
     Append,
@@ -23,6 +24,10 @@ from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended
 from stepwell_queue.sqlite.tx import INLINE, Tx
 from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 
+AT_ONCE: Final = 16
+"""Records in one statement. Each statement gives up the interpreter's lock, and takes it again."""
+_ROW: Final = SQL["append"].partition("VALUES ")[2]
+_APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * AT_ONCE))
 _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
@@ -32,18 +37,30 @@ _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
 
-def append(tx: Tx, verb: Append) -> None:
-    records = verb.records
-    if len(records) == 1 and not (
+def is_plain(verb: Append) -> bool:
+    """Whether all there is to write is one record."""
+    return len(verb.records) == 1 and not (
         verb.opened
         or verb.closed
         or verb.absorbed
         or verb.children
         or verb.cancels
         or verb.phase is not None
-    ):
-        _insert(tx, verb.run, verb.fence, records[0])
-    elif len(records) > 1 or verb.children:
+    )
+
+
+def append_some(tx: Tx, verbs: Sequence[Append]) -> None:
+    """Insert the records of AT_ONCE plain writes; if one is refused, raise and change nothing."""
+    values: list[Any] = []
+    for verb in verbs:
+        values += _row(verb.run, verb.fence, verb.records[0])
+    tx.execute(_APPEND_SOME, values)
+
+
+def append(tx: Tx, verb: Append) -> None:
+    if is_plain(verb):
+        _insert(tx, verb.run, verb.fence, verb.records[0])
+    elif len(verb.records) > 1 or verb.children:
         tx.execute("SAVEPOINT verb")
         try:
             _append(tx, verb)
@@ -76,19 +93,20 @@ def _append(tx: Tx, verb: Append) -> None:
         tx.execute(_PHASE, (verb.phase, run))
 
 
+def _row(run: int, fence: int, record: Record) -> tuple[Any, ...]:
+    return (
+        run, record.seq, record.kind, record.path, record.name, bytearray(record.value),
+        record.at, record.attempt, record.started, record.digest, run, fence,
+    )  # fmt: skip
+
+
 def _insert(tx: Tx, run: int, fence: int, record: Record) -> bool:
     """Insert a record; False if it is there already.
 
     Without the claim there is no fence for the record, and a record without one is refused.
     """
     try:
-        tx.execute(
-            _APPEND,
-            (
-                run, record.seq, record.kind, record.path, record.name, bytearray(record.value),
-                record.at, record.attempt, record.started, record.digest, run, fence,
-            ),
-        )  # fmt: skip
+        tx.execute(_APPEND, _row(run, fence, record))
     except sqlite3.IntegrityError:
         if tx.one(_HELD, (run, fence)) is None:
             raise StaleFence(run, fence) from None

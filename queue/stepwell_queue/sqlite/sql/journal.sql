@@ -3,6 +3,10 @@ INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, di
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
     (SELECT fence FROM runs WHERE run = ? AND fence = ? AND status = 2))
 
+-- name: append_some
+INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, digest, fence)
+VALUES {rows}
+
 -- name: record_at
 SELECT seq, kind, path, name, value, at, attempt, started, digest, fence
 FROM journal WHERE run = ? AND seq = ?
