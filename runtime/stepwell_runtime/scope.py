@@ -80,6 +80,10 @@ class StepScope(msgspec.Struct, eq=False):
     app: Any
     cancel_event: threading.Event | None
 
+    def __repr__(self) -> str:
+        where = f" at path {self.path}" if self.path else ""
+        return f"<attempt {self.attempt} of {self.name!r}{where} of run {self.run_id!r}>"
+
     @property
     def key(self) -> str:
         """32 hex digits, the same at every attempt of this step and after every crash."""

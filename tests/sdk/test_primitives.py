@@ -148,13 +148,13 @@ async def undoes(discard: bool) -> None:
 
 
 @step
-async def about_itself() -> tuple[str, str, int, bool, str]:
+async def about_itself() -> tuple[str, str, int, bool, str, str]:
     me = current_step()
-    return me.run_id, me.path, me.attempt, me.cancelled, me.key
+    return me.run_id, me.path, me.attempt, me.cancelled, me.key, repr(me)
 
 
 @workflow
-async def asks_its_step() -> list[tuple[str, str, int, bool, str]]:
+async def asks_its_step() -> list[tuple[str, str, int, bool, str, str]]:
     return [await about_itself(), await about_itself()]
 
 
@@ -255,6 +255,7 @@ async def test_a_step_knows_itself(app: Stepwell) -> None:
     assert first[:4] == ("the-run", "0", 1, False)
     assert second[:4] == ("the-run", "1", 1, False)
     assert len({first[4], second[4], other[4]}) == 3
+    assert second[5] == "<attempt 1 of 'about_itself' at path 1 of run 'the-run'>"
 
 
 async def test_retry_later_costs_no_attempt(app: Stepwell) -> None:
