@@ -267,6 +267,18 @@ async def test_the_log_stays_short_under_load(path: Path) -> None:
     await bench.store.close()
 
 
+@pytest.mark.parametrize("durability", ["full", "process"])
+async def test_the_log_is_begun_anew_long_before_it_is_long(path: Path, durability: Any) -> None:
+    bench = await open_bench(path, durability=durability)
+    run = await bench.claimed(await bench.session(), "run")
+    for number in range(600):
+        await bench.store.do(Append(run.run, 1, [bench.record(number, value=bytes(100_000))]))
+    assert await _size(path) < 32 * 1024 * 1024  # of 60 that were written
+    async with asyncio.timeout(3):
+        assert await bench.store.doctor() == []  # which reads no values
+    await bench.store.close()
+
+
 async def _size(path: Path) -> int:
     return (await asyncio.to_thread(path.with_name("runs.db-wal").stat)).st_size
 

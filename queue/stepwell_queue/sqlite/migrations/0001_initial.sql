@@ -61,8 +61,8 @@ CREATE TABLE blobs (
 ) STRICT;
 
 -- `fence` is the claim that wrote the record: it tells whether a dead worker had made progress.
--- One tree instead of table and index: half the work of an append, and the records of a run lie side by side.
 CREATE TABLE journal (
+    entry INTEGER PRIMARY KEY,
     run INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     kind INTEGER NOT NULL,
@@ -74,8 +74,8 @@ CREATE TABLE journal (
     started REAL NOT NULL,
     digest INTEGER NOT NULL,
     fence INTEGER NOT NULL,
-    PRIMARY KEY (run, seq)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (run, seq)
+) STRICT;
 
 CREATE TABLE open_ops (
     op INTEGER PRIMARY KEY,
