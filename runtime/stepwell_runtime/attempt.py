@@ -24,6 +24,7 @@ from stepwell_runtime.scope import StepScope, current
 Ended = Callable[[Any, BaseException | None], None]
 
 SHUTDOWN_TAKES = 1.0
+_COROUTINE: type = CoroutineType
 _NO_ARGUMENTS: list[Any] = []
 _NO_KEYWORDS: dict[str, Any] = {}
 
@@ -91,12 +92,12 @@ class Attempt(StepScope, eq=False):
         if self._why is None and context is not None:
             begun = clock()
             try:
-                call = (
+                call: Any = (
                     self._definition.fn(*self._args, **self._kwargs)
                     if self._definition.is_async
                     else self._in_thread()
                 )
-                if type(call) is not CoroutineType:
+                if type(call) is not _COROUTINE:
                     call = _awaiting(call)
                 waits_for = context.run(call.send, None)
             except StopIteration as stop:
