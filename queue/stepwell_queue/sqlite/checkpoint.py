@@ -1,7 +1,7 @@
 """Keeping the write-ahead log short: PASSIVE beside the writers, RESTART between batches.
 
-Short, because a log that starts again is written over: a disk syncs that in half the time that it
-takes to make a file longer.
+Where each commit is synced, it is kept very short: a log that starts again is written over, which a
+disk syncs in half the time that it takes to make a file longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _log = logging.getLogger("stepwell.store")
 
 _PAGE: Final = 4096
 _PASSIVE_AT: Final = 4 * 1024 * 1024
-_RESTART_AT: Final = 4 * 1024 * 1024
+_SHORT: Final = 4 * 1024 * 1024
 _LATER: Final = 16 * 1024 * 1024  # what the log grows before the next try, after one that failed
 _LONG: Final = 64 * 1024 * 1024  # from here on, writers wait for readers to leave
 _RESTART_WAIT: Final = 1.0  # seconds that they wait
@@ -27,7 +27,10 @@ _TOO_FAR: Final = 32 * 1024 * 1024  # beyond that, while a checkpoint is on its 
 class Checkpointer:
     """Estimates the growth of the log from the verbs; each checkpoint corrects the estimate."""
 
-    def __init__(self, connect: Callable[[float], sqlite3.Connection], executor: Executor) -> None:
+    def __init__(
+        self, connect: Callable[[float], sqlite3.Connection], executor: Executor, *, short: bool
+    ) -> None:
+        """`short`: begin the log anew as soon as it pays to write over it."""
         self._connect, self._executor = connect, executor
         self._db: sqlite3.Connection | None = None
         self._loop = asyncio.get_running_loop()
@@ -39,7 +42,7 @@ class Checkpointer:
         self._running: asyncio.Future[tuple[int, int] | None] | None = None
         self._restart = False
         self._paused: Callable[[], None] | None = None
-        self._restart_from = _RESTART_AT
+        self._restart_from = self._restart_at = _SHORT if short else _LONG
         self._warned = False
 
     def note(self, verbs: int, size: int) -> None:
@@ -119,7 +122,7 @@ class Checkpointer:
                     size // 1024 // 1024,
                 )
         elif restarted or log < self._pages:
-            self._restart_from = _RESTART_AT
+            self._restart_from = self._restart_at
             self._warned = False
         # once everything is moved and read by nobody, the next writer starts the log again
         self._pages = 0 if restarted and moved == log else log

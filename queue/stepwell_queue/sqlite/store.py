@@ -68,7 +68,9 @@ class SqliteStore:
             self._on_swept,
         )
         self._checkpointer = Checkpointer(
-            lambda wait: connect(path, durability, wait=wait), self._executor
+            lambda wait: connect(path, durability, wait=wait),
+            self._executor,
+            short=durability == "full",
         )
         self._group = GroupCommit(
             self._writer,
