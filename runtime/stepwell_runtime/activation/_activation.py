@@ -513,8 +513,15 @@ class Activation:
         now = self.worker.clock.now()
         self._give_up(
             Finish(
-                self.run, self.fence, status, value, now, rollback, self.parent, self.journal.clean
-            )
+                self.run,
+                self.fence,
+                int(status),
+                value,
+                now,
+                int(rollback),
+                self.parent,
+                self.journal.clean,
+            )  # fmt: skip
         )
 
     def _settle(self, status: Status, error: BaseException) -> None:
