@@ -521,7 +521,7 @@ class Activation:
                 int(rollback),
                 self.parent,
                 self.journal.clean,
-            )  # fmt: skip
+            )
         )
 
     def _settle(self, status: Status, error: BaseException) -> None:
