@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from stepwell_queue.contract import Record
-from stepwell_runtime.core.branch import Branch
+from stepwell_runtime.core.branch import Branch, CallOp
 from stepwell_runtime.core.commands import CallCommand, GroupCommand, SleepCommand, WaitCommand
 from stepwell_runtime.core.execution import Execution
+from stepwell_runtime.launch import decode_each
 
 Events = list[tuple[Any, ...]]
 
@@ -29,6 +30,15 @@ class Watched(Execution):
     def _ask(self, branch: Branch, command: Any) -> None:
         self.events.append(("asked", branch.prefix, branch.position, *described(command)))
         super()._ask(branch, command)
+
+    def _next_undo(self) -> None:
+        already = len(self.opened)
+        super()._next_undo()
+        for op in self.opened[already:]:
+            assert isinstance(op, CallOp)
+            args, _ = decode_each(self.codec, op.definition, op.args, trusted=True)
+            word = type(op.command).__name__
+            self.events.append(("asked", op.branch.prefix, 0, word, op.name, tuple(args)))
 
 
 def described(command: Any) -> tuple[Any, ...]:

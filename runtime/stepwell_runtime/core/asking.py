@@ -17,7 +17,7 @@ from stepwell_runtime.core.commands import (
 from stepwell_runtime.core.guard import foreign_await
 from stepwell_runtime.core.outcomes import after_signal, default_of
 from stepwell_runtime.errors import DurabilityError
-from stepwell_runtime.launch import encode_digested
+from stepwell_runtime.launch import Arguments, encode_digested
 
 if TYPE_CHECKING:
     from stepwell_runtime.core.execution import Execution
@@ -40,19 +40,30 @@ def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op
     return None
 
 
-def call_op(execution: Execution, branch: Branch, command: CallCommand, path: str) -> Op:
-    """Return the operation that a call becomes. Raises SerializationError."""
+def call_op(
+    execution: Execution,
+    branch: Branch,
+    command: CallCommand,
+    path: str,
+    encoded: tuple[Arguments, int] | None = None,
+) -> Op:
+    """Return the operation that a call becomes. Raises SerializationError.
+
+    `encoded`: its arguments, with their digest, where they are not to be taken as they are now.
+    """
     definition, options, timeout = command.definition, command.options, None
     if isinstance(command, StepCommand):
         kind = "remote" if (options.queue or definition.queue) is not None else "step"
         timeout = command.definition.timeout if options.timeout is None else options.timeout
     else:
         kind = "start" if isinstance(command, StartCommand) else "child"
-    try:
-        args, digest = encode_digested(execution.codec, definition, command.args, command.kwargs)
-    except Exception as refused:
-        refused.add_note(f"at path {path} of run {execution.facts.id!r}")
-        raise
+    if encoded is None:
+        try:
+            encoded = encode_digested(execution.codec, definition, command.args, command.kwargs)
+        except Exception as refused:
+            refused.add_note(f"at path {path} of run {execution.facts.id!r}")
+            raise
+    args, digest = encoded
     return CallOp(
         path,
         kind,

@@ -62,7 +62,7 @@ class Branch:
     """One line of workflow code: the main one, an argument of `parallel` or `race`, or an undo.
 
     Where it is no more than one call, that is made for it: `code` is the call then, and None once
-    it was made.
+    it was made. Of an undo it is None from the beginning.
     """
 
     __slots__ = (
@@ -86,14 +86,13 @@ class Branch:
         self,
         execution: Execution,
         prefix: str,
-        code: Coroutine[Any, Any, Any] | CallCommand,
+        code: Coroutine[Any, Any, Any] | CallCommand | None,
         context: Context,
         group: Group | None,
         index: int,
         exempt: bool,
     ) -> None:
-        self.execution, self.prefix, self.context = execution, prefix, context
-        self.code: Coroutine[Any, Any, Any] | CallCommand | None = code
+        self.execution, self.prefix, self.context, self.code = execution, prefix, context, code
         self.group, self.index, self.exempt = group, index, exempt
         self.position = 0
         self.waiting: Op | Group | None = None

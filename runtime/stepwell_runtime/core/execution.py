@@ -22,7 +22,6 @@ from stepwell_runtime.core.branch import (
     CallOp,
     Group,
     Op,
-    code_of,
     is_handling_cancel,
 )
 from stepwell_runtime.core.cancelling import cancel_branch, refuse_cancelled
@@ -394,8 +393,13 @@ class Execution:
         if undo is None:
             self.rolled_back = True
             return
-        code = code_of(undo.command(self.codec))
-        self.add_branch(f"~{undo.index}.", code, self._context, None, undo.index, exempt=True)
+        index = undo.index
+        branch = Branch(self, f"~{index}.", None, self._context, None, index, exempt=True)
+        self._live[branch] = None
+        path = f"~{index}.0"
+        op = call_op(self, branch, undo.call, path, undo.encoded)
+        branch.waiting = self.ops[path] = op
+        self.opened.append(op)
 
     # --- running branches ---
 

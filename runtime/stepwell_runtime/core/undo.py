@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.commands import CallCommand
-from stepwell_runtime.launch import Arguments, decode_each, encode_each
+from stepwell_runtime.launch import Arguments, encode_digested
 
 
 class Undo:
     """One registered undo, with its arguments as they were at registration."""
 
-    __slots__ = ("_args", "call", "discarded", "error", "index")
+    __slots__ = ("call", "discarded", "encoded", "error", "index")
 
-    def __init__(self, index: int, call: CallCommand, args: Arguments) -> None:
-        self.index, self.call, self._args = index, call, args
+    def __init__(self, index: int, call: CallCommand, encoded: tuple[Arguments, int]) -> None:
+        self.index, self.call, self.encoded = index, call, encoded
         self.discarded = False
         self.error: BaseException | None = None
 
     def discard(self) -> None:
         self.discarded = True
-
-    def command(self, codec: Codec) -> CallCommand:
-        """Return what to execute, with fresh arguments."""
-        call = self.call
-        args, kwargs = decode_each(codec, call.definition, self._args, trusted=True)
-        return type(call)(call.definition, tuple(args), kwargs, call.options)
 
 
 class UndoStack:
@@ -69,4 +63,4 @@ class UndoStack:
 
 
 def snapshot(codec: Codec, call: CallCommand, index: int) -> Undo:
-    return Undo(index, call, encode_each(codec, call.definition, call.args, call.kwargs))
+    return Undo(index, call, encode_digested(codec, call.definition, call.args, call.kwargs))
