@@ -98,7 +98,8 @@ class Worker:
         self.loop: asyncio.AbstractEventLoop
         self.lanes: Lanes
         self.guard = GuardLoop()
-        self.committed: list[tuple[Activation, Sequence[Record]]] = []  # not yet delivered
+        # what is to be delivered; None: the code has not begun
+        self.committed: list[tuple[Activation, Sequence[Record] | None]] = []
         self.zombies: list[object] = []
         self._live: OrderedDict[int, Activation] = OrderedDict()
         self._live_fences: dict[int, int] = {}
@@ -344,7 +345,7 @@ class Worker:
         )
         if isinstance(definition, WorkflowDefinition):
             fresh = self.held[claimed.run] = Activation(self, claimed, definition)
-            fresh.safely(fresh.start, claimed)
+            fresh.start(claimed)
         elif isinstance(definition, (TaskDefinition, StepDefinition)):
             job = self.held[claimed.run] = Job(self, claimed, definition)
             job.start()
@@ -402,8 +403,8 @@ class Worker:
         """
         committed = self.committed
         while committed:
-            turn: dict[Activation, Sequence[Record]] = {}
-            later: list[tuple[Activation, Sequence[Record]]] = []
+            turn: dict[Activation, Sequence[Record] | None] = {}
+            later: list[tuple[Activation, Sequence[Record] | None]] = []
             for one in committed:
                 activation, records = one
                 if activation in turn:
@@ -415,7 +416,9 @@ class Worker:
             try:
                 now = clock()
                 for activation, records in turn.items():
-                    if records:
+                    if records is None:
+                        now = activation.deliver(None, now)
+                    elif records:
                         now = activation.deliver(records[0], now)
             finally:
                 self.guard.leave()

@@ -24,7 +24,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import StaleFence
 from stepwell_runtime.activation._children import Children
-from stepwell_runtime.activation._facts import Facts
+from stepwell_runtime.activation._entering import enter
 from stepwell_runtime.activation._inbox import Inbox
 from stepwell_runtime.activation._journal import JournalWriter
 from stepwell_runtime.activation._steps import LocalSteps, in_order
@@ -38,13 +38,11 @@ from stepwell_runtime.activation._work import (
     due_from,
     waiting,
 )
-from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.branch import ENDED, OPEN, CallOp
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
-from stepwell_runtime.errors import DeadlineExceeded, Diverged, WorkerCrashed
+from stepwell_runtime.errors import Diverged
 from stepwell_runtime.lag import WORKFLOW_TURN, clock, workflow_blocked
-from stepwell_runtime.launch import decode_arguments
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
@@ -59,6 +57,7 @@ class Activation:
 
     __slots__ = (
         "__weakref__",
+        "_claimed",
         "_concluding",
         "_defect",
         "_inbox",
@@ -87,10 +86,13 @@ class Activation:
         self.works: dict[str, AnyWork] = {}
         self.ended = False
         self.journal = JournalWriter(self, claimed.run, claimed.fence)
-        self.timers = Timers(worker.clock, claimed.deadline, self._woken)
+        self.timers = Timers(
+            worker.clock, self._woken, claimed.deadline, claimed.deadline is not None
+        )
         self.steps = LocalSteps(self)
         self.children: Children | None = None  # made for the first one
         self._inbox: Inbox | None = None  # likewise
+        self._claimed: Claimed | None = None  # until the code has begun
         self._concluding = False
         self._defect: Exception | None = None
         self.never_hold = False  # told to roll back, or to end: no retry can help
@@ -103,47 +105,21 @@ class Activation:
     # --- entering ---
 
     def start(self, claimed: Claimed) -> None:
-        """Replay the journal of a fresh claim and go on."""
-        if claimed.crashes > self.definition.max_crashes:
-            # Failing its running steps did not help, so it is the workflow's own code that kills
-            # the process.
-            self._settle(
-                Status.STUCK,
-                WorkerCrashed(f"run {self.id!r}: its worker died {claimed.crashes} times in a row"),
-            )
-            return
-        worker, definition = self.worker, self.definition
-        if claimed.fence == 1 and self.timers.deadline_passed:
-            # Nothing of it has run, and nothing shall.
-            error = DeadlineExceeded(f"run {self.id!r} had not begun by its deadline")
-            data = worker.codec.encode_error(error, f"run {self.id!r}")
-            now = worker.clock.now()
-            self._give_up(
-                Finish(self.run, self.fence, Status.FAILED, data, now, 0, self.parent, clean=True)
-            )
-            return
+        """Make ready to replay a fresh claim; that begins with the next turn of workflow code."""
         try:
-            args, kwargs = decode_arguments(
-                worker.codec, definition, claimed.args, trusted=worker.trusts_clients
-            )
-        except DecodingError as error:
-            self._settle(Status.STUCK, error)
+            self.execution = enter(self, claimed)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._broke(error)
+        else:
+            if self.execution is not None:
+                self._claimed = claimed
+                self.worker.committed.append((self, None))
+
+    def _begun(self, execution: Execution) -> None:
+        """The code stands at its first operations: replay what there is, and hear what was told."""
+        claimed, self._claimed = self._claimed, None
+        if claimed is None or self._defect is not None:
             return
-        self.execution = execution = Execution(
-            lambda: definition.fn(*args, **kwargs),
-            Facts(claimed),
-            seed=self.seed,
-            now=claimed.created if claimed.due is None else max(claimed.created, claimed.due),
-            codec=worker.codec,
-            context=worker.context.copy(),
-            guard=worker.guard,
-        )
-        execution.replaying = claimed.fence > 1
-        begun = clock()
-        execution.begin()
-        seconds = clock() - begun
-        if seconds > WORKFLOW_TURN:
-            workflow_blocked(self.id, self.definition.name, seconds)
         if claimed.fence > 1:
             self._replay(execution, claimed)
         if claimed.inbox:
@@ -248,18 +224,21 @@ class Activation:
             self._inbox = Inbox(self)
         self._inbox.absorb(rows)
 
-    def deliver(self, record: Record, begun: float) -> float:
+    def deliver(self, record: Record | None, begun: float) -> float:
         """Deliver a record that is durable now: workflow code runs, and nothing else.
 
-        `begun` and the answer are times of `lag.clock`, before and after.
+        None: begin. `begun` and the answer are times of `lag.clock`, before and after.
         """
         execution = self.execution
         if execution is None:
             return begun
-        if record.path:
-            self.works.pop(record.path, None)
         try:
-            execution.deliver(record)
+            if record is None:
+                execution.begin()
+            else:
+                if record.path:
+                    self.works.pop(record.path, None)
+                execution.deliver(record)
         except Exception as error:  # noqa: BLE001 - a defect of the runtime: said once code may run
             self._defect = error
         now = clock()
@@ -267,18 +246,21 @@ class Activation:
             workflow_blocked(self.id, self.definition.name, now - begun)
         return now
 
-    def proceed(self, records: Sequence[Record]) -> None:
-        """Carry out what the code has asked for since the first of these was delivered.
+    def proceed(self, records: Sequence[Record] | None) -> None:
+        """Carry out what the code has asked for since it began or the first of these was delivered.
 
         Deliver the others. Each delivery has its effects before the next, as after a crash.
         """
         execution = self.execution
         if execution is None:
             return
-        self.journal.in_flight -= 1
         try:
+            if records is None:
+                self._begun(execution)
+            else:
+                self.journal.in_flight -= 1
             self._follow(execution)
-            if len(records) > 1:
+            if records is not None and len(records) > 1:
                 for record in records[1:]:
                     self.deliver(record, clock())
                     self._follow(execution)
@@ -292,7 +274,7 @@ class Activation:
         if isinstance(error, StaleFence):
             self.lost()
         else:
-            self._settle(Status.STUCK, error)
+            self.settle(Status.STUCK, error)
 
     def lost(self) -> None:
         """Another worker holds the run now: drop everything, write nothing."""
@@ -312,7 +294,7 @@ class Activation:
         for work in self.works.values():
             self.steps.drop(work)
         if not self._concluding and not self.ended:
-            self._give_up(Reschedule(self.run, self.fence, None))
+            self.give_up(Reschedule(self.run, self.fence, None))
 
     def discard(self) -> None:
         """Close the coroutines, and drop what holds this activation in turn."""
@@ -349,7 +331,7 @@ class Activation:
     def _broke(self, error: Exception) -> None:
         # Logged last: a processor of the user's that raises must not leave the run as it is.
         if not self.ended and not self._concluding:
-            self._settle(Status.STUCK, error)
+            self.settle(Status.STUCK, error)
         log.error("activation_broke", run=self.id, exc_info=error)
 
     # --- the pump ---
@@ -378,7 +360,7 @@ class Activation:
         journal, steps, timers = self.journal, self.steps, self.timers
         if execution.stuck is not None:
             if not journal.in_flight and not self._concluding:
-                self._settle(Status.STUCK, execution.stuck)
+                self.settle(Status.STUCK, execution.stuck)
             return
         if self._concluding:
             return
@@ -457,7 +439,7 @@ class Activation:
             if self.journal.has_changes:
                 self.journal.append(())
             else:
-                self._give_up(Reschedule(self.run, self.fence, None))
+                self.give_up(Reschedule(self.run, self.fence, None))
         elif self.journal.has_cancels:
             self.journal.append(())
         else:
@@ -481,7 +463,7 @@ class Activation:
                 if self.journal.has_changes:
                     self.journal.append(())  # what is over must not meet the code after a retry
                 else:
-                    self._settle(Status.HELD, error)
+                    self.settle(Status.HELD, error)
                 return
             if execution.wants_rollback:
                 record = self.journal.record(
@@ -511,7 +493,7 @@ class Activation:
         if execution.unread_signals:
             log.info("signals_unread", run=self.id, count=execution.unread_signals)
         now = self.worker.clock.now()
-        self._give_up(
+        self.give_up(
             Finish(
                 self.run,
                 self.fence,
@@ -524,9 +506,9 @@ class Activation:
             )
         )
 
-    def _settle(self, status: Status, error: BaseException) -> None:
+    def settle(self, status: Status, error: BaseException) -> None:
         data = self.worker.codec.encode_error(error, f"run {self.id!r}")
-        self._give_up(Settle(self.run, self.fence, status, data))
+        self.give_up(Settle(self.run, self.fence, status, data))
         if status is Status.STUCK:
             log.error("run_stuck", run=self.id, workflow=self.definition.name, reason=str(error))
 
@@ -541,13 +523,13 @@ class Activation:
             if self.ended:
                 return
             if answer is None:
-                self._give_up(Reschedule(self.run, self.fence, None))
+                self.give_up(Reschedule(self.run, self.fence, None))
             else:
                 self.refused(answer)
 
         self.journal.reopen(record, row.id, answered)
 
-    def _give_up(self, verb: Verb[None]) -> None:
+    def give_up(self, verb: Verb[None]) -> None:
         """Submit what ends this claim."""
         self._concluding = True
         self.timers.disarm()

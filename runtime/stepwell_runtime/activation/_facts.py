@@ -4,33 +4,24 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
+
 from stepwell_queue.clock import utc
 from stepwell_queue.contract import Claimed, RecordKind
 
 
-class Facts:
+class Facts(msgspec.Struct):
     """The same at every replay. `attempt`: 1, and one more for each retry of the whole run."""
 
-    __slots__ = (
-        "_created",
-        "_deadline",
-        "_due",
-        "attempt",
-        "id",
-        "parent_id",
-        "queue",
-        "version",
-        "workflow",
-    )
-
-    def __init__(self, claimed: Claimed) -> None:
-        self.id, self.workflow, self.version = claimed.id, claimed.name, claimed.version
-        self.queue, self.parent_id = claimed.queue, claimed.parent_id
-        self._created, self._due, self._deadline = claimed.created, claimed.due, claimed.deadline
-        self.attempt = 1
-        for record in claimed.journal:
-            if record.kind == RecordKind.REOPEN and record.name == "retry":
-                self.attempt += 1
+    id: str
+    workflow: str
+    version: int
+    queue: str
+    parent_id: str | None
+    attempt: int
+    _created: float
+    _due: float | None
+    _deadline: float | None
 
     @property
     def created_at(self) -> datetime:
@@ -43,3 +34,22 @@ class Facts:
     @property
     def deadline(self) -> datetime | None:
         return None if self._deadline is None else utc(self._deadline)
+
+
+def facts_of(claimed: Claimed) -> Facts:
+    attempt = 1
+    if claimed.journal:
+        for record in claimed.journal:
+            if record.kind == RecordKind.REOPEN and record.name == "retry":
+                attempt += 1
+    return Facts(
+        claimed.id,
+        claimed.name,
+        claimed.version,
+        claimed.queue,
+        claimed.parent_id,
+        attempt,
+        claimed.created,
+        claimed.due,
+        claimed.deadline,
+    )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stepwell_queue.clock import Clock, Timer
 from stepwell_queue.contract import RecordKind
 from stepwell_runtime.activation._work import RECORDED, WAITING
@@ -15,21 +17,20 @@ if TYPE_CHECKING:
     from stepwell_runtime.core.execution import Execution
 
 
-class Timers:
+class Timers(msgspec.Struct, eq=False):
     """The earliest time at which an operation, or the run's deadline, wants attention.
 
-    `active`: there is, or has been, any time to look at.
+    `deadline` None: there is none, or it has been told. `active`: there is, or has been, any time
+    to look at. `earliest`: no operation is due before this.
     """
 
-    __slots__ = ("_armed", "_clock", "_timer", "_wake", "active", "deadline", "earliest")
-
-    def __init__(self, clock: Clock, deadline: float | None, wake: Callable[[], None]) -> None:
-        self._clock, self._wake = clock, wake
-        self.deadline = deadline  # None: there is none, or it has been told
-        self.active = deadline is not None
-        self.earliest: float | None = None  # no operation is due before this
-        self._timer: Timer | None = None
-        self._armed: float | None = None
+    _clock: Clock
+    _wake: Callable[[], None]
+    deadline: float | None
+    active: bool
+    earliest: float | None = None
+    _timer: Timer | None = None
+    _armed: float | None = None
 
     def note(self, due: float) -> None:
         self.active = True
@@ -63,7 +64,8 @@ class Timers:
     def disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._armed = None
+            self._timer = None
+        self._armed = None
 
     def _fired(self) -> None:
         self._timer = self._armed = None
