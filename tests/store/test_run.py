@@ -85,6 +85,47 @@ async def test_of_many_records_in_one_batch_only_those_at_fault_are_refused(benc
         assert [record.seq for record in history.journal] == list(range(expected)), n
 
 
+async def test_of_many_ends_in_one_batch_only_those_at_fault_are_refused(bench: Bench) -> None:
+    session = await bench.session()
+    runs = [await bench.claimed(session, f"run-{n}") for n in range(20)]
+    now = bench.clock.now()
+
+    def end(n: int, value: bytes = b"done", fence: int = 1, **fields: Any) -> Finish:
+        return Finish(runs[n].run, fence, Status.COMPLETED, value, now, clean=True, **fields)
+
+    for there in (13, 14):
+        await bench.store.do(end(there))
+    waiting = [asyncio.create_task(bench.store.wait_ended(f"run-{n}")) for n in (0, 12, 19)]
+    await asyncio.sleep(0)
+    verbs: list[Verb[Any]] = [end(n) for n in range(20)]
+    verbs[5] = end(5, fence=2)
+    verbs[7] = Append(runs[7].run, 1, [bench.record(0)])
+    verbs[9] = end(9, rollback=2**70)
+    verbs[10] = end(10, b"much" * 1000)
+    verbs[11] = Finish(runs[11].run, 2**70, Status.COMPLETED, b"done", now, clean=True)
+    verbs[14] = end(14, b"another")
+    verbs += [end(0), end(7)]  # a repetition within the batch, and the end of the one that wrote
+    answers: list[object] = await asyncio.gather(
+        *(bench.store.do(verb) for verb in verbs), return_exceptions=True
+    )
+    refused = {n: type(answer) for n, answer in enumerate(answers) if answer is not None}
+    assert refused == {
+        5: StaleFence,
+        9: OverflowError,
+        11: OverflowError,
+        14: StaleFence,
+    }, answers
+    async with asyncio.timeout(10):
+        assert [(await one).value for one in waiting] == [b"done"] * 3
+    for n in range(20):
+        info = await bench.store.info(f"run-{n}")
+        assert info is not None
+        held = n in (5, 9, 11)
+        assert info.status == (Status.RUNNING if held else Status.COMPLETED), n
+        assert info.value == (b"" if held else b"much" * 1000 if n == 10 else b"done"), n
+    assert {worker.held for worker in await bench.store.workers()} == {3}
+
+
 async def test_a_run_that_ended_takes_no_more_writes(bench: Bench) -> None:
     session = await bench.session()
     run = await bench.claimed(session, "run")

@@ -67,20 +67,28 @@ class Busy(Exception):
     """Another connection holds the write lock."""
 
 
+class _NotAll(Exception):
+    """Of verbs that were applied together, some were refused or are repetitions."""
+
+
 def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[Any], Effects]:
     """Apply the verbs in order and commit; each result is an answer or what refused the verb.
 
     Raises Busy if the write lock is taken, Outage if nothing could be committed.
     """
     refused: dict[int, Exception] = {}
+    together = True
     while True:
         tx = Tx(db.cursor(), context)
         results: list[Any] = []
         try:
             begin(tx.execute)
-            _apply_each(tx, batch, refused, results)
+            _apply_each(tx, batch, refused, together, results)
             tx.execute("COMMIT")
             return results, tx.effects
+        except _NotAll:
+            _roll_back(db, context)
+            together = False  # which ones shows when each is alone
         except (Busy, Outage):
             _roll_back(db, context)
             raise
@@ -95,13 +103,23 @@ def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[
             raise
 
 
-def _apply_each(tx: Tx, batch: Batch, refused: dict[int, Exception], results: list[Any]) -> None:
+def _apply_each(
+    tx: Tx,
+    batch: Batch,
+    refused: dict[int, Exception],
+    together: bool,
+    results: list[Any],
+) -> None:
     plain: list[tuple[int, Append]] = []  # with their places; still to be applied
+    ends: list[Finish] = []  # likewise; never both
     for verb, _, _ in batch:
         if refused and len(results) in refused:
             results.append(refused[len(results)])
             continue
         if type(verb) is Append and verbs_run.is_plain(verb):
+            if ends:
+                _finish_some(tx, ends)
+                ends = []
             plain.append((len(results), verb))
             results.append(None)
             if len(plain) == verbs_run.AT_ONCE:
@@ -111,12 +129,32 @@ def _apply_each(tx: Tx, batch: Batch, refused: dict[int, Exception], results: li
         if plain:
             _append_each(tx, plain, results)
             plain = []
+        if together and type(verb) is Finish and verbs_run.is_plain_end(verb):
+            ends.append(verb)
+            results.append(None)
+            continue
+        if ends:
+            _finish_some(tx, ends)
+            ends = []
         try:
             results.append(_HANDLERS[type(verb)](tx, verb))
         except StepwellError as error:
             results.append(error)
     if plain:
         _append_each(tx, plain, results)
+    if ends:
+        _finish_some(tx, ends)
+
+
+def _finish_some(tx: Tx, ends: list[Finish]) -> None:
+    try:
+        took = verbs_run.finish_some(tx, ends)
+    except Exception as error:
+        if _is_outage(error):
+            raise
+        raise _NotAll from error
+    if not took:
+        raise _NotAll
 
 
 def _append_some(tx: Tx, plain: list[tuple[int, Append]], results: list[Any]) -> None:

@@ -159,6 +159,31 @@ def _gave_up(tx: Tx, run: int, fence: int) -> bool:
     return status < _COMPLETED and status != _RUNNING
 
 
+def is_plain_end(verb: Finish) -> bool:
+    """Whether all there is to write is in the row of the run."""
+    return (
+        verb.clean
+        and verb.parent is None
+        and verb.attempts is None
+        and not verb.rollback
+        and len(verb.value) <= INLINE
+    )
+
+
+def finish_some(tx: Tx, verbs: Sequence[Finish]) -> bool:
+    """End runs whose ends are plain; False if some of them were not held."""
+    now = tx.now
+    tx.executemany(
+        _FINISH,
+        [(end.status, bytearray(end.value), end.at, now, end.run, end.fence) for end in verbs],
+    )
+    if tx.cursor.rowcount != len(verbs):
+        return False
+    tx.effects.moves += [(end.run, None, 0) for end in verbs]
+    tx.effects.rested += [Ended(end.run, end.status, end.value) for end in verbs]
+    return True
+
+
 def finish(tx: Tx, verb: Finish) -> None:
     run, fence, status, value = verb.run, verb.fence, verb.status, verb.value
     large = len(value) > INLINE
