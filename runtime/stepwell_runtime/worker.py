@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,7 @@ from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
 
 log = structlog.get_logger("stepwell")
+_stdlib_log = logging.getLogger("stepwell.worker")  # for when that one raises
 
 LARGEST_CLAIM = 256
 HARD_LIMIT = 2.0
@@ -423,7 +425,10 @@ class Worker:
             finally:
                 self.guard.leave()
             for activation, records in turn.items():
-                activation.proceed(records)
+                try:
+                    activation.proceed(records)
+                except Exception:  # noqa: BLE001 - only a log that raises; the others must go on
+                    _stdlib_log.exception("run %s: its log raised", activation.id)
 
     def on_inbox(self, rows: Sequence[InboxRow]) -> None:
         told: dict[int, list[InboxRow]] = {}

@@ -526,6 +526,63 @@ async def test_a_log_that_raises_loses_no_task_and_no_place(app: Stepwell) -> No
         structlog.configure(processors=before)
 
 
+@workflow
+async def awaits_what_is_not_durable() -> None:
+    await asyncio.sleep(0)
+
+
+@workflow
+async def calm() -> str:
+    return await work("calm")
+
+
+def refuse(logger: object, method: str, event: EventDict) -> EventDict:
+    raise ZeroDivisionError
+
+
+async def test_a_log_that_raises_holds_up_none_of_the_runs_beside_it(app: Stepwell) -> None:
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[refuse])
+    try:
+        stuck, *others = await app.start_many(
+            [awaits_what_is_not_durable(), *[calm() for _ in range(3)]]
+        )
+        async with app.worker():
+            for run in others:
+                assert await run.result(timeout=LONG) == "calm"
+            with pytest.raises(RunStuck):
+                await stuck.result(timeout=LONG)
+    finally:
+        structlog.configure(processors=before)
+
+
+@workflow
+async def computes_for_long() -> str:
+    what = await work("long")
+    time.sleep(0.15)  # noqa: ASYNC251 - the mistake that is tested
+    return what
+
+
+@pytest.mark.blocking
+async def test_a_log_may_ask_for_the_running_task(app: Stepwell) -> None:
+    seen: list[str] = []
+
+    def look(logger: object, method: str, event: EventDict) -> EventDict:
+        asyncio.current_task()
+        seen.append(event["event"])
+        raise DropEvent
+
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[look])
+    try:
+        async with app.worker():
+            run = await app.start(computes_for_long())
+            assert await run.result(timeout=LONG) == "long"
+    finally:
+        structlog.configure(processors=before)
+    assert "loop_blocked" in seen
+
+
 hashes_fail: list[bool] = []
 
 

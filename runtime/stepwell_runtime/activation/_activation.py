@@ -57,6 +57,7 @@ class Activation:
 
     __slots__ = (
         "__weakref__",
+        "_blocked",
         "_claimed",
         "_concluding",
         "_defect",
@@ -93,6 +94,7 @@ class Activation:
         self.children: Children | None = None  # made for the first one
         self._inbox: Inbox | None = None  # likewise
         self._claimed: Claimed | None = None  # until the code has begun
+        self._blocked = 0.0  # seconds of a turn that was too long
         self._concluding = False
         self._defect: Exception | None = None
         self.never_hold = False  # told to roll back, or to end: no retry can help
@@ -243,7 +245,7 @@ class Activation:
             self._defect = error
         now = clock()
         if now - begun > WORKFLOW_TURN:
-            workflow_blocked(self.id, self.definition.name, now - begun)
+            self._blocked = now - begun  # logged once there is a loop again, which a log may need
         return now
 
     def proceed(self, records: Sequence[Record] | None) -> None:
@@ -255,6 +257,9 @@ class Activation:
         if execution is None:
             return
         try:
+            if self._blocked:
+                seconds, self._blocked = self._blocked, 0.0
+                workflow_blocked(self.id, self.definition.name, seconds)
             if records is None:
                 self._begun(execution)
             else:
