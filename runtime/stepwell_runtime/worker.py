@@ -287,7 +287,10 @@ class Worker:
             self._hungry = self._hungry or answer.more
             self._alone_waits = answer.alone_waiting
             for claimed in answer.runs:
-                self.accept(claimed)
+                try:
+                    self.accept(claimed)
+                except Exception:  # noqa: BLE001 - as in `on_answered`
+                    _stdlib_log.exception("run %s: its log raised", claimed.id)
         if self._hungry:
             self._wake()
         self._quiet.set()

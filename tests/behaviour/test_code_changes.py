@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from stepwell import (
     RunStuck,
@@ -401,6 +403,35 @@ async def test_a_stored_value_that_its_class_no_longer_fits_makes_the_run_stuck(
     async with app.worker():
         assert await run.result(timeout=LONG) == "Model Model(first=1, second=2)"
     assert stage.done == ["made"]
+
+
+@workflow
+async def takes_model(model: Model | None) -> str:
+    return "taken"
+
+
+def refuse(logger: object, method: str, event: EventDict) -> EventDict:
+    raise ZeroDivisionError
+
+
+@pytest.mark.usefixtures("_original_model")
+async def test_arguments_that_no_longer_fit_and_a_log_that_raises_lose_no_run_beside_them(
+    app: Stepwell,
+) -> None:
+    unfit, *fit = await app.start_many(
+        [takes_model(Model(1)), takes_model(None), takes_model(None)]
+    )
+    release(ModelWithMore)
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[refuse])
+    try:
+        async with app.worker():
+            for run in fit:
+                assert await run.result(timeout=LONG) == "taken"
+            with pytest.raises(RunStuck, match="second"):
+                await unfit.result(timeout=LONG)
+    finally:
+        structlog.configure(processors=before)
 
 
 @step
