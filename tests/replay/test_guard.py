@@ -15,9 +15,9 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from stepwell import NotDurable, parallel, sleep
+from stepwell import Call, NotDurable, parallel, sleep, step
 from tests.replay.driver import Code, Drive
-from tests.replay.steps import a
+from tests.replay.steps import a, undo
 
 CASES: dict[str, Code] = {}
 
@@ -408,3 +408,30 @@ def test_a_stuck_run_takes_no_further_records(drive: Drive) -> None:
     run.cancel()
     assert run.stuck is stuck
     assert run.execution.outcome is None
+
+
+def unbook_by_the_clock(x: Any) -> Call[Any]:
+    try:
+        asyncio.get_running_loop().time()
+    except NotDurable:
+        return undo(x)
+    return undo(None)
+
+
+@step(compensate=unbook_by_the_clock)
+async def book_by_the_clock(x: Any = None) -> Any: ...
+
+
+async def books() -> None:
+    await book_by_the_clock(1)
+
+
+def test_what_makes_the_undo_of_a_step_needs_no_loop_either(drive: Drive) -> None:
+    async def main() -> None:
+        run = drive(books)
+        run.returns("0", 1)
+        assert "loop.time" in str(run.not_durable)
+        assert "loop.time" in str(run.replayed().not_durable)
+        assert asyncio.get_running_loop().time() > 0
+
+    asyncio.run(main())

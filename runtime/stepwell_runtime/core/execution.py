@@ -51,10 +51,7 @@ from stepwell_runtime.core.outcomes import (
 )
 from stepwell_runtime.core.undo import Undo, UndoStack, snapshot
 from stepwell_runtime.definitions import StepDefinition
-from stepwell_runtime.errors import (
-    Cancelled,
-    Diverged,
-)
+from stepwell_runtime.errors import Cancelled, Diverged, NotDurable
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_REFUSED = 100
@@ -168,7 +165,7 @@ class Execution:
                 if not self._ready:
                     return
                 branch, value, error = self._ready.popleft()
-        except (Diverged, DecodingError) as misfit:
+        except (Diverged, DecodingError, NotDurable) as misfit:
             self.stuck = misfit
             return
         self._drive(branch, value, error)
@@ -301,11 +298,19 @@ class Execution:
     ) -> BaseException | None:
         if self.rolling_back:
             return None
+        guard, failure = self._guard, None
+        outermost = not guard.inside and guard.enter()
+        guard.violation = None
         try:
             self.register_undo(compensate(value))
         except Exception as error:  # noqa: BLE001 - user code: raised where the step is awaited
-            return error
-        return None
+            failure = error
+        finally:
+            if outermost:
+                guard.leave()
+        if guard.violation is not None:
+            raise guard.violation
+        return failure
 
     def _noted(self, record: Record, error: BaseException) -> BaseException:
         """Remember which record brought this error, for a retry from there."""
