@@ -469,3 +469,21 @@ def test_locals_of_failed_code_are_released(codec: Codec) -> None:
             results.append((data, codec.decode_error(data)))
     gc.collect()
     assert [ref() for ref in kept] == [None] * 20
+
+
+def test_an_error_of_a_reloaded_module_is_of_its_new_class(codec: Codec, deploy: Deploy) -> None:
+    source = "class Gone(Exception):\n    pass\n"
+    former: list[weakref.ref[type]] = []
+    error: BaseException = ValueError()
+    for _ in range(5):
+        stored = codec.encode_error(error, "here")
+        cls = deploy("app", source).Gone
+        if former:
+            assert type(codec.decode_error(stored)) is cls
+            assert isinstance(codec.decode_error(codec.encode_error(error, "here")), StepFailed)
+        error = cls("no")
+        codec.decode_error(codec.encode_error(error, "here"))
+        former.append(weakref.ref(cls))
+        del cls
+    gc.collect()
+    assert [ref() is None for ref in former] == [True] * 4 + [False]

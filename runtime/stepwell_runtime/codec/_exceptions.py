@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -90,12 +90,17 @@ _decode: Final = msgspec.msgpack.Decoder().decode
 
 
 def store_error(error: BaseException, where: str, limit: int) -> bytes:
-    for content_limit, chain in ((limit, MAX_CHAIN), (0, MAX_CHAIN), (0, 0)):
-        described = _Description(where, content_limit).of(error, chain)
-        data = _encode(Ext(tags.ERROR, _encode(described)))
-        if len(data) <= limit:
-            break
+    data = _store(error, where, limit, MAX_CHAIN)
+    if len(data) > limit:
+        data = _store(error, where, 0, MAX_CHAIN)
+        if len(data) > limit:
+            data = _store(error, where, 0, 0)
     return data
+
+
+def _store(error: BaseException, where: str, content_limit: int, chain: int) -> bytes:
+    described = _Description(where, content_limit).of(error, chain)
+    return _encode(Ext(tags.ERROR, _encode(described)))
 
 
 class _Description:
@@ -141,7 +146,7 @@ class _Description:
             stored.why = "it would end the code that it is raised in"
             return
         try:
-            ref = make_ref(type(error))
+            ref = kind.ref if kind.is_current() else make_ref(kind.cls)
             # The arguments of a group are its message and members: both are kept apart.
             args = write([] if kind.is_group else list(error.args), self._limit)
             if kind.described or error.__dict__:
@@ -164,11 +169,15 @@ class _Description:
 
 
 class _Kind:
-    """What is the same for all exceptions of a class."""
+    """What is the same for all exceptions of a class.
 
-    __slots__ = ("described", "is_control", "is_group", "module", "name", "new")
+    `ref` is its reference, "" where it has none.
+    """
 
-    def __init__(self, cls: type) -> None:
+    __slots__ = ("cls", "described", "is_control", "is_group", "module", "name", "new", "ref")
+
+    def __init__(self, cls: type[Any], ref: str) -> None:
+        self.cls, self.ref = cls, ref
         self.name, self.module = _clean(cls.__qualname__), _clean(cls.__module__)
         self.is_group, self.is_control = (
             issubclass(cls, BaseExceptionGroup),
@@ -183,15 +192,36 @@ class _Kind:
         )
         self.new = _builtin_new(cls)
 
+    def is_current(self) -> bool:
+        """Whether `ref` is sure to name the class still; False if it takes a closer look."""
+        cls = self.cls
+        module = sys.modules.get(cls.__module__)
+        return self.ref != "" and getattr(module, cls.__qualname__, None) is cls
 
-_kinds: WeakKeyDictionary[type, _Kind] = WeakKeyDictionary()
+
+_kinds: dict[type, _Kind] = {}
+_current: dict[str, _Kind] = {}
 
 
-def _kind_of(cls: type) -> _Kind:
+def _kind_of(cls: type[Any]) -> _Kind:
     kind = _kinds.get(cls)
     if kind is None:
-        kind = _kinds[cls] = _Kind(cls)
+        try:
+            ref = make_ref(cls)
+        except Exception:  # noqa: BLE001 - Refused, or whatever a `__getattr__` of its module raises
+            return _Kind(cls, "")  # not kept, so that the class is not
+        kind = _Kind(cls, ref)
+        replaced = _current.get(ref)
+        if replaced is not None:  # by a reload: the former class must not be kept alive
+            _kinds.pop(replaced.cls, None)
+        _current[ref] = _kinds[cls] = kind
     return kind
+
+
+def _kind_named(ref: str) -> _Kind:
+    """Raises MissingClass."""
+    kind = _current.get(ref)
+    return kind if kind is not None and kind.is_current() else _kind_of(find(ref))
 
 
 def _builtin_new(cls: type) -> Any:
@@ -239,17 +269,20 @@ def _notes(error: BaseException) -> list[str]:
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
     """Where it was raised; without our own code that called the user's."""
-    users = error.__traceback__
-    while users is not None and users.tb_frame.f_code.co_filename.startswith(_OURS):
-        users = users.tb_next
-    entry = users or error.__traceback__
+    entry = error.__traceback__
+    return _listed(entry, _OURS) or _listed(entry, ())
+
+
+def _listed(entry: TracebackType | None, ours: str | tuple[str, ...]) -> list[tuple[str, int, str]]:
     frames: list[tuple[str, int, str]] = []
     while entry is not None:
         code = entry.tb_frame.f_code
         file = code.co_filename
-        frames.append((file if file.isascii() else _clean(file), entry.tb_lineno, code.co_qualname))
+        if frames or not file.startswith(ours):
+            file = file if file.isascii() else _clean(file)
+            frames.append((file, entry.tb_lineno, code.co_qualname))
         entry = entry.tb_next
-    return frames[-MAX_FRAMES:]
+    return frames if len(frames) <= MAX_FRAMES else frames[-MAX_FRAMES:]
 
 
 def read_error(data: bytes) -> Stored:
@@ -282,8 +315,8 @@ def raise_error(stored: Stored, reader: Reader) -> BaseException:
 def _rebuild(stored: Stored, reader: Reader) -> BaseException:
     if stored.ref is None:
         return _stand_in(stored, stored.why or "")
-    cls: type[Any] = find(stored.ref)
-    kind = _kind_of(cls)
+    kind = _kind_named(stored.ref)
+    cls = kind.cls
     if not issubclass(cls, BaseException) or kind.is_control:
         return _stand_in(stored, f"{type_name(cls)} is not an exception class (any more)")
     new, args, attrs = kind.new, reader.decode(stored.args), reader.decode(stored.attrs)
