@@ -89,9 +89,26 @@ def _run(row: sqlite3.Row) -> int:
     return int(row["run"])
 
 
+# What a column is without being written; to bind it would cost more than to leave it out.
+DEFAULTS: Final = {
+    "fence": 0,
+    "phase": 0,
+    "rollback": 0,
+    "attempts": 0,
+    "crashes": 0,
+    "generation": 0,
+    "waiting": "",
+    "value": b"",
+}
+
+
 def _insert(table: str, row: dict[str, Any]) -> Write:
+    if table == "runs":
+        row = {name: one for name, one in row.items() if one != DEFAULTS.get(name)}
     holes = ", ".join("?" * len(row))
-    return f"INSERT INTO {table} VALUES ({holes})", list(row.values())
+    # sqlite3 binds a bytearray several times faster than bytes
+    values = [bytearray(one) if isinstance(one, bytes) else one for one in row.values()]
+    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({holes})", values
 
 
 async def measure_floor(spec: Spec, sample_file: Path, file: Path, measured: Measured) -> Floor:
