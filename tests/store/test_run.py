@@ -71,17 +71,23 @@ async def test_of_many_records_in_one_batch_only_those_at_fault_are_refused(benc
     verbs[5] = Append(runs[5].run, 2, [record])
     verbs[20] = Append(runs[20].run, 1, [bench.record(0, digest=2**70)])
     verbs[34] = Append(runs[34].run, 1, [bench.record(0, value=b"another")])
+    for n in (30, 31):
+        await bench.signal(f"run-{n}", "u")
+    verbs[30] = Append(runs[30].run, 1, [record], absorbed=[1])
+    verbs[31] = Append(runs[31].run, 1, [record], absorbed=[2, 2**70])
     verbs.append(Append(runs[0].run, 1, [record]))  # a repetition within the batch
     verbs.append(Append(runs[0].run, 1, [bench.record(1)]))
     answers = await asyncio.gather(
         *(bench.store.do(verb) for verb in verbs), return_exceptions=True
     )
     refused = {n: type(answer) for n, answer in enumerate(answers) if answer is not None}
-    assert refused == {5: StaleFence, 20: OverflowError, 34: StaleFence}, answers
+    faults = {5: StaleFence, 20: OverflowError, 31: OverflowError, 34: StaleFence}
+    assert refused == faults, answers
     for n in range(50):
         history = await bench.store.history(f"run-{n}")
         assert history is not None
-        expected = 0 if n in (5, 20) else 2 if n == 0 else 1
+        expected = 0 if n in (5, 20, 31) else 2 if n == 0 else 1
+        assert len(history.inbox) == (n == 31), n
         assert [record.seq for record in history.journal] == list(range(expected)), n
 
 

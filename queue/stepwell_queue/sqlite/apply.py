@@ -52,6 +52,14 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     verbs_worker.Sweep: verbs_worker.sweep,
 }
 
+# Plain verbs of a kind that follow one another are applied together: which are plain, and how.
+_TOGETHER: Final[
+    dict[type[AnyVerb], tuple[Callable[[Any], bool], Callable[[Tx, Sequence[Any]], None]]]
+] = {
+    Append: (verbs_run.is_plain, verbs_run.append_some),
+    Finish: (verbs_run.is_plain_end, verbs_run.finish_some),
+}
+
 # These are about the store or the transaction, not about one verb's content.
 _OUTAGES = (sqlite3.OperationalError, sqlite3.InternalError, MemoryError)
 
@@ -65,10 +73,6 @@ class Outage(Exception):
 
 class Busy(Exception):
     """Another connection holds the write lock."""
-
-
-class _NotAll(Exception):
-    """Of verbs that were applied together, some were refused or are repetitions."""
 
 
 def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[Any], Effects]:
@@ -86,20 +90,20 @@ def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[
             _apply_each(tx, batch, refused, together, results)
             tx.execute("COMMIT")
             return results, tx.effects
-        except _NotAll:
-            _roll_back(db, context)
+        except verbs_run.NotAll:
+            _roll_back(db, tx)
             together = False  # which ones shows when each is alone
         except (Busy, Outage):
-            _roll_back(db, context)
+            _roll_back(db, tx)
             raise
         except Exception as error:
-            _roll_back(db, context)
+            _roll_back(db, tx)
             if _is_outage(error) or len(results) == len(batch):
                 raise Outage(str(error)) from error
             # the verb may have left a part of it: the batch is done again without it
             refused[len(results)] = error
         except BaseException:
-            _roll_back(db, context)
+            _roll_back(db, tx)
             raise
 
 
@@ -110,71 +114,37 @@ def _apply_each(
     together: bool,
     results: list[Any],
 ) -> None:
-    plain: list[tuple[int, Append]] = []  # with their places; still to be applied
-    ends: list[Finish] = []  # likewise; never both
+    plain: list[AnyVerb] = []  # of one kind, still to be applied
     for verb, _, _ in batch:
         if refused and len(results) in refused:
             results.append(refused[len(results)])
             continue
-        if type(verb) is Append and verbs_run.is_plain(verb):
-            if ends:
-                _finish_some(tx, ends)
-                ends = []
-            plain.append((len(results), verb))
-            results.append(None)
-            if len(plain) == verbs_run.AT_ONCE:
-                _append_some(tx, plain, results)
+        kind = type(verb)
+        if together and kind in _TOGETHER and _TOGETHER[kind][0](verb):
+            if plain and type(plain[0]) is not kind:
+                _apply_some(tx, plain)
                 plain = []
+            plain.append(verb)
+            results.append(None)
             continue
         if plain:
-            _append_each(tx, plain, results)
+            _apply_some(tx, plain)
             plain = []
-        if together and type(verb) is Finish and verbs_run.is_plain_end(verb):
-            ends.append(verb)
-            results.append(None)
-            continue
-        if ends:
-            _finish_some(tx, ends)
-            ends = []
         try:
-            results.append(_HANDLERS[type(verb)](tx, verb))
+            results.append(_HANDLERS[kind](tx, verb))
         except StepwellError as error:
             results.append(error)
     if plain:
-        _append_each(tx, plain, results)
-    if ends:
-        _finish_some(tx, ends)
+        _apply_some(tx, plain)
 
 
-def _finish_some(tx: Tx, ends: list[Finish]) -> None:
+def _apply_some(tx: Tx, plain: list[AnyVerb]) -> None:
     try:
-        took = verbs_run.finish_some(tx, ends)
+        _TOGETHER[type(plain[0])][1](tx, plain)
     except Exception as error:
         if _is_outage(error):
             raise
-        raise _NotAll from error
-    if not took:
-        raise _NotAll
-
-
-def _append_some(tx: Tx, plain: list[tuple[int, Append]], results: list[Any]) -> None:
-    try:
-        verbs_run.append_some(tx, [verb for _, verb in plain])
-    except Exception as error:
-        if _is_outage(error):
-            raise
-        _append_each(tx, plain, results)  # which one was refused shows when each is alone
-
-
-def _append_each(tx: Tx, plain: list[tuple[int, Append]], results: list[Any]) -> None:
-    for place, verb in plain:
-        try:
-            verbs_run.append(tx, verb)
-        except StepwellError as error:
-            results[place] = error
-        except Exception:
-            del results[place:]
-            raise
+        raise verbs_run.NotAll from error
 
 
 def _is_outage(error: Exception) -> bool:
@@ -191,7 +161,10 @@ def begin(execute: Callable[[str], object]) -> None:
         raise Outage(str(error)) from error
 
 
-def _roll_back(db: sqlite3.Connection, context: Context) -> None:
+def _roll_back(db: sqlite3.Connection, tx: Tx) -> None:
+    # A connection whose cursor keeps a statement stays open when it is closed, with its lock.
+    tx.cursor.close()
+    context = tx.context
     for session in context.sessions.values():
         session.drained = False
     context.next_due = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 from stepwell_queue.contract import (
@@ -24,10 +25,10 @@ from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended
 from stepwell_queue.sqlite.tx import INLINE, Tx
 from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 
-AT_ONCE: Final = 16
+_AT_ONCE: Final = 16
 """Records in one statement. Each statement gives up the interpreter's lock, and takes it again."""
 _ROW: Final = SQL["append"].partition("VALUES ")[2]
-_APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * AT_ONCE))
+_APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * _AT_ONCE))
 _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
@@ -37,30 +38,32 @@ _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
 
+class NotAll(Exception):
+    """Of verbs that were applied together, some were refused or are repetitions."""
+
+
 def is_plain(verb: Append) -> bool:
-    """Whether all there is to write is one record."""
+    """Whether all there is to write is one record, and what it absorbs."""
     return len(verb.records) == 1 and not (
-        verb.opened
-        or verb.closed
-        or verb.absorbed
-        or verb.children
-        or verb.cancels
-        or verb.phase is not None
+        verb.opened or verb.closed or verb.children or verb.cancels or verb.phase is not None
     )
 
 
 def append_some(tx: Tx, verbs: Sequence[Append]) -> None:
-    """Insert the records of AT_ONCE plain writes; if one is refused, raise and change nothing."""
-    values: list[Any] = []
-    for verb in verbs:
-        values += _row(verb.run, verb.fence, verb.records[0])
-    tx.execute(_APPEND_SOME, values)
+    """Apply plain writes; raises whatever if one of them is refused or a repetition."""
+    rows = [_row(verb.run, verb.fence, verb.records[0]) for verb in verbs]
+    whole = len(rows) - len(rows) % _AT_ONCE
+    for at in range(0, whole, _AT_ONCE):
+        tx.execute(_APPEND_SOME, list(chain.from_iterable(rows[at : at + _AT_ONCE])))
+    if whole < len(rows):
+        tx.executemany(_APPEND, rows[whole:])
+    absorbed = [(id, verb.run) for verb in verbs if verb.absorbed for id in verb.absorbed]
+    if absorbed:
+        tx.executemany(_ABSORB, absorbed)
 
 
 def append(tx: Tx, verb: Append) -> None:
-    if is_plain(verb):
-        _insert(tx, verb.run, verb.fence, verb.records[0])
-    elif len(verb.records) > 1 or verb.children:
+    if len(verb.records) > 1 or verb.children:
         tx.execute("SAVEPOINT verb")
         try:
             _append(tx, verb)
@@ -170,18 +173,17 @@ def is_plain_end(verb: Finish) -> bool:
     )
 
 
-def finish_some(tx: Tx, verbs: Sequence[Finish]) -> bool:
-    """End runs whose ends are plain; False if some of them were not held."""
+def finish_some(tx: Tx, verbs: Sequence[Finish]) -> None:
+    """End runs whose ends are plain. Raises NotAll."""
     now = tx.now
     tx.executemany(
         _FINISH,
         [(end.status, bytearray(end.value), end.at, now, end.run, end.fence) for end in verbs],
     )
     if tx.cursor.rowcount != len(verbs):
-        return False
+        raise NotAll
     tx.effects.moves += [(end.run, None, 0) for end in verbs]
     tx.effects.rested += [Ended(end.run, end.status, end.value) for end in verbs]
-    return True
 
 
 def finish(tx: Tx, verb: Finish) -> None:
