@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from stepwell_runtime.errors import DurabilityError, OutsideWorkflow
-from stepwell_runtime.scope import RunFacts, StepScope, WorkflowScope, step_scope, workflow_scope
+from stepwell_runtime.scope import (
+    RunFacts,
+    StepScope,
+    WorkflowScope,
+    scope_here,
+    step_scope,
+    workflow_scope,
+)
 
 if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
@@ -16,12 +23,12 @@ if TYPE_CHECKING:
 
 def in_workflow(what: str, in_step: str) -> WorkflowScope:
     """Return the scope of the workflow that is running; raise OutsideWorkflow if there is none."""
-    scope = workflow_scope()
-    if scope is not None:
-        return scope
-    if step_scope() is not None:
+    scope = scope_here()
+    if scope is None:
+        raise OutsideWorkflow(what, "call it from an `async def` that is decorated with @workflow")
+    if isinstance(scope, StepScope):
         raise OutsideWorkflow(what, f"in a step or task, {in_step}")
-    raise OutsideWorkflow(what, "call it from an `async def` that is decorated with @workflow")
+    return scope
 
 
 def enter_workflow(what: str, in_step: str) -> WorkflowScope:

@@ -11,6 +11,9 @@ from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
 
+_SIGNAL, _RETRY = int(InboxKind.SIGNAL), int(InboxKind.RETRY)
+_RESUME_ROLLBACK = int(InboxKind.RESUME_ROLLBACK)
+_SIGNAL_RECORD = int(RecordKind.SIGNAL)
 _CHILD_RECORD = {Status.COMPLETED: RecordKind.CHILD_OK, Status.FAILED: RecordKind.CHILD_FAILED}
 
 
@@ -32,10 +35,10 @@ class Inbox:
             if row.id in self._seen:
                 continue
             self._seen.add(row.id)
-            if row.kind == InboxKind.RETRY:
+            if row.kind == _RETRY:
                 self._activation.retry = row
                 continue
-            if row.kind == InboxKind.RESUME_ROLLBACK:
+            if row.kind == _RESUME_ROLLBACK:
                 phase = Phase.ROLLING_BACK
             if size > LARGE_WRITE:
                 self._append(records, absorbed, phase)
@@ -53,8 +56,8 @@ class Inbox:
     def _record(self, row: InboxRow) -> Record:
         activation, kind = self._activation, row.kind
         record = activation.journal.record
-        if kind == InboxKind.SIGNAL:
-            return record(RecordKind.SIGNAL, "", row.name, row.value)
+        if kind == _SIGNAL:
+            return record(_SIGNAL_RECORD, "", row.name, row.value)
         if kind == InboxKind.CANCEL:
             activation.never_hold = True
             return record(RecordKind.CANCEL, "", "cancel", row.value)
@@ -69,5 +72,5 @@ class Inbox:
         if kind == InboxKind.ROLL_BACK:
             activation.never_hold = True
             return record(RecordKind.ROLL_BACK, "", row.name, row.value)
-        assert kind == InboxKind.RESUME_ROLLBACK
+        assert kind == _RESUME_ROLLBACK
         return record(RecordKind.REOPEN, "", "resume_rollback")

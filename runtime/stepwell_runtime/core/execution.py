@@ -46,16 +46,15 @@ from stepwell_runtime.core.outcomes import (
     throwable,
     voids,
 )
-from stepwell_runtime.core.outcomes import (
-    Outcome as Outcome,
-)
-from stepwell_runtime.core.undo import Undo, UndoStack, snapshot
+from stepwell_runtime.core.outcomes import Outcome as Outcome
+from stepwell_runtime.core.undo import Undo, UndoStack
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import Cancelled, Diverged, NotDurable
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_REFUSED = 100
 FAILURES_KEPT = 64
+_SIGNAL, _FAILURE = int(RecordKind.SIGNAL), int(RecordKind.FAILURE)
 
 
 class Execution:
@@ -262,12 +261,12 @@ class Execution:
         if record.path:
             if record.path not in self._ended:
                 raise Diverged(record.path, described(record), "nothing there")
-        elif kind == RecordKind.SIGNAL:
+        elif kind == _SIGNAL:
             self._deliver_signal(record)
+        elif kind == _FAILURE:
+            self._begin_rollback(record)
         elif kind == RecordKind.CANCEL:
             self._deliver_cancel(record)
-        elif kind == RecordKind.FAILURE:
-            self._begin_rollback(record)
         elif kind == RecordKind.REOPEN:
             self._rerun_failed_undos(record)
         elif kind != RecordKind.ROLL_BACK:
@@ -366,7 +365,7 @@ class Execution:
     def register_undo(self, call: CallCommand) -> Undo:
         """Put a call on the undo stack, with its arguments as they are now."""
         if self.rolling_back:
-            return snapshot(self.codec, call, 0)
+            return Undo(self.codec, call, 0)
         return self._stack().register(self.codec, call)
 
     def _stack(self) -> UndoStack:
@@ -485,9 +484,7 @@ class Execution:
             self.stuck = foreign_await(command)
         else:
             self._branch_ended(branch, result, failure)
-        failure = (
-            None  # its traceback holds this frame: a cycle, which only the collector would end
-        )
+        failure = None  # its traceback holds this frame: only the collector would end that cycle
 
     def _advance_call(
         self, branch: Branch, call: CallCommand | None, value: Any, error: BaseException | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from stepwell_queue.contract import Record
-from stepwell_runtime.core.branch import Op, OpState
+from stepwell_runtime.core.branch import ENDED, OPEN, Op
 
 
 class Signals:
@@ -22,7 +22,7 @@ class Signals:
         waits = self._waits.get(name)
         while waits:
             op = waits.popleft()
-            if op.state is OpState.OPEN:
+            if op.state is OPEN:
                 return op
         self._arrived.setdefault(name, deque()).append(value)
         return None
@@ -33,8 +33,11 @@ class Signals:
         return arrived.popleft() if arrived else None
 
     def wait(self, name: str, op: Op) -> None:
-        waits = self._waits.setdefault(name, deque())
-        while waits and waits[0].state is OpState.ENDED:
+        waits = self._waits.get(name)
+        if waits is None:
+            self._waits[name] = deque((op,))
+            return
+        while waits and waits[0].state is ENDED:
             waits.popleft()
         waits.append(op)
 
@@ -67,4 +70,4 @@ class DetachedChildren:
     def ended(self, record: Record) -> list[Op]:
         """Return the waits that this end of a child ends."""
         self._ends[record.name] = record
-        return [op for op in self._waits.pop(record.name, ()) if op.state is OpState.OPEN]
+        return [op for op in self._waits.pop(record.name, ()) if op.state is OPEN]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.commands import CallCommand
-from stepwell_runtime.launch import Arguments, encode_digested
+from stepwell_runtime.launch import encode_digested
 
 
 class Undo:
-    """One registered undo, with its arguments as they were at registration."""
+    """One registered undo, with its arguments as they were at registration.
+
+    `encoded`: those, with their digest. Making one raises SerializationError.
+    """
 
     __slots__ = ("call", "discarded", "encoded", "error", "index")
 
-    def __init__(self, index: int, call: CallCommand, encoded: tuple[Arguments, int]) -> None:
-        self.index, self.call, self.encoded = index, call, encoded
+    def __init__(self, codec: Codec, call: CallCommand, index: int) -> None:
+        self.call, self.index = call, index
+        self.encoded = encode_digested(codec, call.definition, call.args, call.kwargs)
         self.discarded = False
         self.error: BaseException | None = None
 
@@ -32,7 +36,7 @@ class UndoStack:
 
     def register(self, codec: Codec, call: CallCommand) -> Undo:
         """Put a call on the stack. Raises SerializationError."""
-        undo = snapshot(codec, call, len(self.all))
+        undo = Undo(codec, call, len(self.all))
         self.all.append(undo)
         return undo
 
@@ -60,7 +64,3 @@ class UndoStack:
 
     def failed(self, index: int, error: BaseException | None) -> None:
         self.all[index].error = error
-
-
-def snapshot(codec: Codec, call: CallCommand, index: int) -> Undo:
-    return Undo(index, call, encode_digested(codec, call.definition, call.args, call.kwargs))
