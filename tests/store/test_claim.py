@@ -107,7 +107,8 @@ async def test_a_claim_brings_journal_open_operations_and_inbox(bench: Bench) ->
 
 async def test_a_run_whose_coroutine_is_kept_comes_without_its_journal(bench: Bench) -> None:
     session = await bench.session()
-    runs = [await bench.claimed(session, id) for id in ("kept", "outdated")]
+    arguments = bytes(3000)
+    runs = [await bench.claimed(session, id, args=arguments) for id in ("kept", "outdated")]
     for run in runs:
         await bench.store.do(Append(run.run, 1, [bench.record(0)]))
         await bench.store.do(Park(run.run, 1, None, "go"))
@@ -116,6 +117,7 @@ async def test_a_run_whose_coroutine_is_kept_comes_without_its_journal(bench: Be
     first, second = found.runs
     assert (first.live, list(first.journal), len(first.inbox)) == (True, [], 1)
     assert (second.live, len(second.journal), len(second.inbox)) == (False, 1, 1)
+    assert (first.args, second.args) == (b"", arguments)
 
 
 async def test_a_signal_sent_before_the_first_claim_comes_with_it(bench: Bench) -> None:

@@ -97,28 +97,36 @@ def _assemble(
     worker = session.worker
     tx.effects.moves += [(row[_RUN], row[_ID], worker) for row in rows]
     inboxes = _inboxes(tx, rows)
-    known = [row for row in rows if row[_FENCE] > 1 or row[_PARENT] is not None]
-    before = _Before(tx, known, live) if known else None
+    # whose coroutines the worker has kept: of these it needs to hear only what is new
+    kept = {row[_RUN] for row in rows if live.get(row[_RUN], -1) + 1 == row[_FENCE]} if live else ()
+    known = [
+        row
+        for row in rows
+        if (row[_FENCE] > 1 or row[_PARENT] is not None) and row[_RUN] not in kept
+    ]
+    before = _Before(tx, known) if known else None
     claimed: list[Claimed] = []
     for row in rows:
         (run, id, target, fence, priority, nonce, created, scheduled, deadline, parent, args,
          options) = row  # fmt: skip
-        if args is None:
+        if run in kept:
+            args = b""
+        elif args is None:
             args = tx.one(_BLOB_OF, (run, 0))[0]
         queue, kind, name, version = session.targets[target]
         inbox = inboxes.get(run, ()) if inboxes else ()
         if before is None or run not in before.rest:
             one = Claimed(
                 run, id, kind, name, version, queue, fence, 0, 0, 0, priority, nonce, 0, created,
-                scheduled, deadline, None, None, None, args, b"", options, False, (), (), inbox,
+                scheduled, deadline, None, None, None, args, b"",
+                options, run in kept, (), (), inbox,
             )  # fmt: skip
         else:
             attempts, crashes, phase, generation, parent_id, path, value = before.rest[run]
             one = Claimed(
                 run, id, kind, name, version, queue, fence, attempts, crashes, phase, priority,
                 nonce, generation, created, scheduled, deadline, parent, parent_id, path, args,
-                value, options, run in before.kept, before.journals.get(run, ()),
-                before.ops.get(run, ()), inbox,
+                value, options, False, before.journals.get(run, ()), before.ops.get(run, ()), inbox,
             )  # fmt: skip
         claimed.append(one)
     return claimed
@@ -127,14 +135,12 @@ def _assemble(
 class _Before:
     """What there is of runs that were claimed before, or are children: most have none of it."""
 
-    def __init__(self, tx: Tx, rows: list[Any], live: Mapping[int, int]) -> None:
+    def __init__(self, tx: Tx, rows: list[Any]) -> None:
         runs = [row[_RUN] for row in rows]
         self.rest = {run: rest for run, *rest in tx.execute(_REST, (json.dumps(runs),)).fetchall()}
-        # whose coroutines the worker has kept
-        self.kept = {row[_RUN] for row in rows if live.get(row[_RUN], -1) + 1 == row[_FENCE]}
         self.journals: dict[int, list[Record]] = {}
         self.ops: dict[int, list[OpenOp]] = {}
-        again = [row[_RUN] for row in rows if row[_FENCE] > 1 and row[_RUN] not in self.kept]
+        again = [row[_RUN] for row in rows if row[_FENCE] > 1]
         if again:
             key = (json.dumps(again),)
             for run, *record in tx.execute(_JOURNALS, key).fetchall():

@@ -16,12 +16,12 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import RequestRefused, RunEnded, RunNotFound
 from stepwell_queue.sqlite.statements import SQL
-from stepwell_queue.sqlite.tell import cancel, tell
+from stepwell_queue.sqlite.tell import cancel, tell, tell_found
 from stepwell_queue.sqlite.tx import Tx
 
 _ADDRESS, _TOLD, _AUDIT = SQL["address"], SQL["told_already"], SQL["audit"]
 _AUDITED, _FORGET, _READY = SQL["audited"], SQL["forget"], SQL["make_ready"]
-_STATUS_OF, _SIGNAL, _COMPLETED = SQL["status_of"], int(InboxKind.SIGNAL), int(Status.COMPLETED)
+_STANDS, _SIGNAL, _COMPLETED = SQL["stands"], int(InboxKind.SIGNAL), int(Status.COMPLETED)
 _INBOX_KINDS = {
     "retry": InboxKind.RETRY,
     "roll_back": InboxKind.ROLL_BACK,
@@ -51,15 +51,18 @@ def _find(tx: Tx, id: str) -> _Address:
 
 
 def send_signal(tx: Tx, verb: SendSignal) -> None:
-    found = tx.one(_STATUS_OF, (verb.id,))
+    found = tx.one(_STANDS, (verb.id,))
     if found is None:
         raise RunNotFound(verb.id)
-    run, status = found
+    run, status, worker, fence, target = found
     if status >= _COMPLETED:
         if tx.one(_TOLD, (run, verb.uid)) is not None:
             return
         raise RunEnded(verb.id, Status(status).name.lower(), f"the signal {verb.name!r}")
-    tell(tx, run, _SIGNAL, verb.uid, verb.name, "", 0, verb.value, verb.at)
+    tell_found(
+        tx, run, status, worker, fence, target, _SIGNAL, verb.uid, verb.name, "", 0, verb.value,
+        verb.at,
+    )  # fmt: skip
 
 
 def cancel_run(tx: Tx, verb: CancelRun) -> int:

@@ -131,23 +131,21 @@ def _operations(tx: Tx, run: int, closed: Sequence[str], opened: Sequence[OpenOp
 
 def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
     run, fence, due = verb.run, verb.fence, verb.due
-    rows = tx.execute(_INBOX, (run,)).fetchall()
-    if rows:
-        holds = tx.one(_HELD, (run, fence)) is not None
+    if due is None:
+        tx.execute(_PARK, (verb.waiting, tx.now, run, fence))
     else:
-        if due is None:
-            tx.execute(_PARK, (verb.waiting, tx.now, run, fence))
-        else:
-            tx.execute(_PARK_UNTIL, (due, verb.waiting, tx.now, run, fence))
-        holds = tx.cursor.rowcount == 1
-    if not holds:
-        if _gave_up(tx, run, fence):
-            return ()  # a repetition
-        raise StaleFence(run, fence)
-    if not rows:
+        tx.execute(_PARK_UNTIL, (due, verb.waiting, tx.now, run, fence))
+    rows: list[Any] = []
+    if tx.cursor.rowcount == 1:
         tx.effects.moves.append((run, None, 0))
         if due is not None:
             tx.made_due(due)
+    else:
+        if tx.one(_HELD, (run, fence)) is None:
+            if _gave_up(tx, run, fence):
+                return ()  # a repetition
+            raise StaleFence(run, fence)
+        rows = tx.execute(_INBOX, (run,)).fetchall()
     if verb.closed or verb.opened:
         _operations(tx, run, verb.closed, verb.opened)
     return [InboxRow(*row) for row in rows] if rows else ()

@@ -19,7 +19,8 @@ from stepwell_queue.sqlite.verbs_claim import promote as promote_due
 _REGISTER, _UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
 _LEASES, _HELD_BY, _HAND_OVER = SQL["leases"], SQL["held_by"], SQL["hand_over"]
 _WATCH: Final = SQL["watch"]
-_RESTING: Final = (Status.HELD, Status.STUCK)
+_COMPLETED: Final = int(Status.COMPLETED)
+_RESTING: Final = (int(Status.HELD), int(Status.STUCK))
 _STUCK, _TRY_STUCK = SQL["stuck"], SQL["try_stuck"]
 _ORPHANS, _COUNT_SWEEP = SQL["orphan_workers"], SQL["count_sweep"]
 _ALONE_FROM: Final = 2  # crashes
@@ -81,12 +82,12 @@ def watch(tx: Tx, verb: Watch) -> Ended | int:
     found = tx.one(_WATCH, (verb.id,))
     if found is None:
         raise RunNotFound(verb.id)
-    ended = Ended(*found)
-    return ended if rests(ended.status) else ended.run
+    run: int = found[0]
+    return Ended(*found) if rests(found[1]) else run
 
 
 def rests(status: int) -> bool:
-    return status >= Status.COMPLETED or status in _RESTING
+    return status >= _COMPLETED or status in _RESTING
 
 
 def register(tx: Tx, verb: Register) -> tuple[int, Mapping[int, Target]]:

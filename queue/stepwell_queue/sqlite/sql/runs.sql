@@ -81,10 +81,12 @@ UPDATE runs SET value = ? WHERE run = ?
 -- name: park
 UPDATE runs SET status = 3, waiting = ?, updated = ?, worker = NULL, crashes = 0
 WHERE run = ? AND fence = ? AND status = 2
+    AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.run = runs.run AND i.absorbed = 0)
 
 -- name: park_until
 UPDATE runs SET status = 3, due = ?, waiting = ?, updated = ?, worker = NULL, crashes = 0
 WHERE run = ? AND fence = ? AND status = 2
+    AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.run = runs.run AND i.absorbed = 0)
 
 -- name: set_phase
 UPDATE runs SET phase = ? WHERE run = ?
@@ -111,8 +113,8 @@ SELECT status, worker, fence, target FROM runs WHERE run = ?
 SELECT r.run, r.status, r.worker, r.fence, t.kind, r.parent, r.parent_path, r.id, r.phase, r.rollback
 FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
--- name: status_of
-SELECT run, status FROM runs WHERE id = ?
+-- name: stands
+SELECT run, status, worker, fence, target FROM runs WHERE id = ?
 
 -- name: cancel_unclaimed
 UPDATE runs SET status = 12, value = ?, ended = ?, updated = ?, due = NULL, waiting = ''
