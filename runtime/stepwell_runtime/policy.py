@@ -60,7 +60,7 @@ def store_options(options: CallOptions) -> bytes:
 
 
 class Policy:
-    """Timeout (None = none) and retry decisions for one step, task or node job."""
+    """Timeout (None = none) and retry decisions for one task or node job."""
 
     __slots__ = ("_retry", "_stored", "timeout")
 
@@ -68,11 +68,6 @@ class Policy:
         self, timeout: float | None, retry: Retry, stored: StoredRetry | None = None
     ) -> None:
         self.timeout, self._retry, self._stored = timeout, retry, stored
-
-    @classmethod
-    def of_call(cls, definition: StepDefinition, options: CallOptions) -> Policy:
-        timeout = definition.timeout if options.timeout is None else options.timeout
-        return cls(timeout, options.retry or definition.retry)
 
     @classmethod
     def of_run(cls, definition: StepDefinition | TaskDefinition, options: bytes) -> Policy:

@@ -474,7 +474,7 @@ class Activation:
                 record = self.journal.record(
                     RecordKind.FAILURE, "", outcome.verdict, codec.encode_error(error, where)
                 )
-                self.journal.append((record,), phase=Phase.ROLLING_BACK)
+                self.journal.append((record,), phase=int(Phase.ROLLING_BACK))
                 return
         undo_errors = execution.undo_errors
         rollback = Rollback.NONE

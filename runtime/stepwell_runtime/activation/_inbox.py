@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 _SIGNAL, _RETRY = int(InboxKind.SIGNAL), int(InboxKind.RETRY)
 _RESUME_ROLLBACK = int(InboxKind.RESUME_ROLLBACK)
-_SIGNAL_RECORD = int(RecordKind.SIGNAL)
 _CHILD_RECORD = {Status.COMPLETED: RecordKind.CHILD_OK, Status.FAILED: RecordKind.CHILD_FAILED}
 
 
@@ -57,7 +56,7 @@ class Inbox:
         activation, kind = self._activation, row.kind
         record = activation.journal.record
         if kind == _SIGNAL:
-            return record(_SIGNAL_RECORD, "", row.name, row.value)
+            return record(RecordKind.SIGNAL, "", row.name, row.value)
         if kind == InboxKind.CANCEL:
             activation.never_hold = True
             return record(RecordKind.CANCEL, "", "cancel", row.value)

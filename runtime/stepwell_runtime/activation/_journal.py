@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, Verb
+from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, RecordKind, Verb
 from stepwell_runtime.core.branch import CallOp
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class JournalWriter:
         self._closed: list[str] | None = None
         self._cancels: list[str] | None = None
 
-    def record(self, kind: int, path: str, name: str, value: bytes = b"") -> Record:
+    def record(self, kind: RecordKind, path: str, name: str, value: bytes = b"") -> Record:
         """Return the next record, which must be appended at once."""
-        record = Record(self.next_seq, kind, path, name, value, self._clock.now())
+        record = Record(self.next_seq, int(kind), path, name, value, self._clock.now())
         self.next_seq += 1
         return record
 

@@ -145,13 +145,13 @@ class LocalSteps:
 
     def _failed(self, work: StepWork, started: float, error: BaseException, *, final: bool) -> None:
         work.failures += 1
-        policy, op = work.policy, work.op
+        retry, op = work.retry, work.op
         data = self._worker.codec.encode_error(error, f"step {op.name!r}")
-        if final or op.state is not OPEN or not policy.wants(error, work.failures):
+        if final or op.state is not OPEN or not retry.wants(error, work.failures):
             self._record(work, RecordKind.STEP_FAILED, data, started, attempt=work.failures)
             return
         work.error = data
-        delay = policy.delay_after(work.failures, self._worker.chance)
+        delay = retry.delay_after(work.failures, self._worker.chance)
         log.info(
             "step_retry",
             run=self._activation.id,

@@ -12,8 +12,7 @@ from stepwell_queue.contract import OpenOp
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.core.branch import CallOp, Op
 from stepwell_runtime.core.commands import SleepCommand, WaitCommand
-from stepwell_runtime.definitions import StepDefinition
-from stepwell_runtime.policy import Policy
+from stepwell_runtime.definitions import Retry, StepDefinition
 
 ROW_KIND = {"step": "retry", "sleep": "sleep", "wait": "wait", "child": "child", "remote": "remote"}
 MOST_NAMED = 4
@@ -50,12 +49,12 @@ class Work(msgspec.Struct, Generic[OpT], eq=False):
     child_id: str = ""
 
     @property
-    def policy(self) -> Policy:
-        """How a step is retried. Made when it fails, which is seldom."""
+    def retry(self) -> Retry:
+        """How a step is retried."""
         op: Op = self.op
         assert isinstance(op, CallOp)
         assert isinstance(op.definition, StepDefinition)
-        return Policy.of_call(op.definition, op.options)
+        return op.options.retry or op.definition.retry
 
     def open_row(self) -> OpenOp:
         """Return what must be stored of it."""
