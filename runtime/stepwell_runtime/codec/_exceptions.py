@@ -117,7 +117,9 @@ class _Description:
     def of(self, error: BaseException, chain: int) -> Stored:
         self._seen.add(id(error))
         kind = _kind_of(type(error))
-        stored = Stored(kind.name, kind.module, _message(error), _notes(error), _frames(error))
+        trace = error.__traceback__
+        frames = _listed(trace, _OURS) or _listed(trace, ())  # without our own code that called it
+        stored = Stored(kind.name, kind.module, _message(error), _notes(error), frames)
         self._add_contents(stored, error, kind)
         stored.suppress = error.__suppress_context__
         cause, context = error.__cause__, error.__context__
@@ -267,13 +269,8 @@ def _notes(error: BaseException) -> list[str]:
     return [_clean(note) for note in notes[:MAX_NOTES] if isinstance(note, str)]
 
 
-def _frames(error: BaseException) -> list[tuple[str, int, str]]:
-    """Where it was raised; without our own code that called the user's."""
-    entry = error.__traceback__
-    return _listed(entry, _OURS) or _listed(entry, ())
-
-
 def _listed(entry: TracebackType | None, ours: str | tuple[str, ...]) -> list[tuple[str, int, str]]:
+    """The frames from the first one that is not in `ours`."""
     frames: list[tuple[str, int, str]] = []
     while entry is not None:
         code = entry.tb_frame.f_code
