@@ -187,7 +187,7 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     args: bytes
     error: bytes  # the last error of a retried task, of a held or of a reopened run
     options: bytes
-    # The fence follows that in `Claim.live`: args, counts, parent, error, journal, ops are not read.
+    # The fence follows that in `Claim.live`: args, counts, parent, error, journal, ops not read.
     live: bool
     journal: Sequence[Record]
     open_ops: Sequence[OpenOp]

@@ -216,6 +216,7 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
     [
         ("append", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("finish", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("finish_some", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("finish_more", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("park", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("park_until", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
@@ -234,7 +235,8 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
 async def test_hot_statements_use_their_index(path: Path, name: str, plan: list[str]) -> None:
     await open_at(path)
     db = sqlite3.connect(path)
-    rows = db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", (None,) * SQL[name].count("?")).fetchall()
+    sql = SQL[name].format(rows=", ".join([ROWS.get(name, "")] * 16))
+    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * sql.count("?")).fetchall()
     steps = [row[3] for row in rows]
     db.close()
     for step in plan:
@@ -257,6 +259,7 @@ async def test_a_claim_reads_the_ready_index_and_sorts_no_backlog(path: Path) ->
 ROWS = {
     "insert_ready": "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
     "append_some": SQL["append"].partition("VALUES ")[2],
+    "finish_some": "(?, ?, ?, ?, ?)",
 }
 
 

@@ -26,9 +26,10 @@ from stepwell_queue.sqlite.tx import INLINE, Tx
 from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 
 _AT_ONCE: Final = 16
-"""Records in one statement. Each statement gives up the interpreter's lock, and takes it again."""
+"""Rows in one statement. Each statement gives up the interpreter's lock, and takes it again."""
 _ROW: Final = SQL["append"].partition("VALUES ")[2]
 _APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * _AT_ONCE))
+_FINISH_SOME: Final = SQL["finish_some"].format(rows=", ".join(["(?, ?, ?, ?, ?)"] * _AT_ONCE))
 _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
@@ -173,12 +174,18 @@ def is_plain_end(verb: Finish) -> bool:
 
 def finish_some(tx: Tx, verbs: Sequence[Finish]) -> None:
     """End runs whose ends are plain. Raises NotAll."""
-    now = tx.now
-    tx.executemany(
-        _FINISH,
-        [(end.status, bytearray(end.value), end.at, now, end.run, end.fence) for end in verbs],
-    )
-    if tx.cursor.rowcount != len(verbs):
+    took, now = 0, tx.now
+    whole = len(verbs) - len(verbs) % _AT_ONCE
+    for at in range(0, whole, _AT_ONCE):
+        values: list[Any] = [now]
+        for end in verbs[at : at + _AT_ONCE]:
+            values += (end.status, bytearray(end.value), end.at, end.run, end.fence)
+        tx.execute(_FINISH_SOME, values)
+        took += tx.cursor.rowcount
+    for end in verbs[whole:]:
+        tx.execute(_FINISH, (end.status, bytearray(end.value), end.at, now, end.run, end.fence))
+        took += tx.cursor.rowcount
+    if took != len(verbs):
         raise NotAll
     tx.effects.moves += [(end.run, None, 0) for end in verbs]
     tx.effects.rested += [Ended(end.run, end.status, end.value) for end in verbs]

@@ -49,6 +49,12 @@ SELECT 1 FROM runs WHERE run = ? AND fence = ? AND status = 2
 UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = 0
 WHERE run = ? AND fence = ? AND status = 2
 
+-- name: finish_some
+UPDATE runs SET status = v.column1, value = v.column2, ended = v.column3, updated = ?,
+    worker = NULL, rollback = 0
+FROM (VALUES {rows}) v
+WHERE run = v.column4 AND fence = v.column5 AND runs.status = 2
+
 -- name: finish_more
 UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = ?,
     attempts = ifnull(?, attempts)
