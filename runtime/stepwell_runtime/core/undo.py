@@ -42,14 +42,17 @@ class UndoStack:
 
     @property
     def wanted(self) -> bool:
-        return any(not undo.discarded for undo in self.all)
+        return bool(self._standing())
 
     @property
     def errors(self) -> list[BaseException]:
         return [undo.error for undo in self.all if undo.error is not None]
 
+    def _standing(self) -> list[Undo]:
+        return [undo for undo in self.all if not undo.discarded]
+
     def run_all(self) -> None:
-        self._pending = [undo for undo in self.all if not undo.discarded]
+        self._pending = self._standing()
 
     def run_failed(self) -> None:
         self._pending = [undo for undo in self.all if undo.error is not None]
