@@ -14,6 +14,7 @@ from stepwell_queue import (
     CancelRun,
     Finish,
     InboxKind,
+    InboxRow,
     Park,
     Reschedule,
     RunEnded,
@@ -222,3 +223,36 @@ async def test_a_cancel_lets_a_held_run_go_on(bench: Bench, early: bool) -> None
         assert await cancel(bench, "run") == Status.READY
     again = await bench.claim_one(session)
     assert [row.kind for row in again.inbox] == [InboxKind.CANCEL]
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_of_many_signals_in_one_batch_each_is_answered_alone(
+    bench: Bench, repeated: bool
+) -> None:
+    listener = Listener()
+    session = await bench.session(listener=listener)
+    runs = [await bench.claimed(session, f"run-{n}") for n in range(40)]
+    for n in range(20):
+        await bench.park(runs[n].run, 1)
+    await bench.store.do(
+        Finish(runs[39].run, 1, Status.COMPLETED, b"", bench.clock.now(), clean=True)
+    )
+    ids = [run.id for run in runs] + ["run-5", "run-25", "nobody"]
+    verbs = [SendSignal(id, f"u{n}", "go", id.encode(), 1.0) for n, id in enumerate(ids)]
+    if repeated:
+        verbs.append(verbs[25])
+    answers: list[object] = await asyncio.gather(
+        *(bench.store.do(verb) for verb in verbs), return_exceptions=True
+    )
+    refused = {n: type(answer) for n, answer in enumerate(answers) if answer is not None}
+    assert refused == {39: RunEnded, 42: RunNotFound}
+    for n in range(39):
+        assert await bench.status(f"run-{n}") == ("ready" if n < 20 else "running")
+    expected: list[InboxRow] = []
+    for n in range(20, 39):
+        history = await bench.store.history(f"run-{n}")
+        assert history is not None
+        assert {row.value for row in history.inbox} == {f"run-{n}".encode()}
+        expected += history.inbox
+    assert sorted(listener.rows, key=lambda row: row.id) == sorted(expected, key=lambda row: row.id)
+    assert len(expected) == 20

@@ -217,6 +217,8 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
         ("append", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("finish", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("finish_some", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("all_stand", ["SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)"]),
+        ("wake_some", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("finish_more", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("park", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("park_until", ["SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"]),
@@ -260,6 +262,7 @@ ROWS = {
     "insert_ready": "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
     "append_some": SQL["append"].partition("VALUES ")[2],
     "finish_some": "(?, ?, ?, ?, ?)",
+    "tell_some": "(?, ?, ?, ?, ?, ?, ?, ?)",
 }
 
 

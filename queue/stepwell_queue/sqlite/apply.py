@@ -30,7 +30,7 @@ from stepwell_queue.sqlite import (
     verbs_start,
     verbs_worker,
 )
-from stepwell_queue.sqlite.tx import Context, Effects, Tx
+from stepwell_queue.sqlite.tx import Context, Effects, NotAll, Tx
 
 _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     Start: verbs_start.start,
@@ -54,10 +54,14 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
 
 # Plain verbs of a kind that follow one another are applied together: which are plain, and how.
 _TOGETHER: Final[
-    dict[type[AnyVerb], tuple[Callable[[Any], bool], Callable[[Tx, Sequence[Any]], None]]]
+    dict[
+        type[AnyVerb],
+        tuple[Callable[[Any], bool], Callable[[Tx, Sequence[Any]], Sequence[Any] | None]],
+    ]
 ] = {
     Append: (verbs_run.is_plain, verbs_run.append_some),
     Finish: (verbs_run.is_plain_end, verbs_run.finish_some),
+    SendSignal: (lambda verb: True, verbs_client.send_some),
 }
 
 # These are about the store or the transaction, not about one verb's content.
@@ -90,7 +94,7 @@ def apply(db: sqlite3.Connection, context: Context, batch: Batch) -> tuple[list[
             _apply_each(tx, batch, refused, together, results)
             tx.execute("COMMIT")
             return results, tx.effects
-        except verbs_run.NotAll:
+        except NotAll:
             _roll_back(db, tx)
             together = False  # which ones shows when each is alone
         except (Busy, Outage):
@@ -122,29 +126,31 @@ def _apply_each(
         kind = type(verb)
         if together and kind in _TOGETHER and _TOGETHER[kind][0](verb):
             if plain and type(plain[0]) is not kind:
-                _apply_some(tx, plain)
+                _apply_some(tx, plain, results)
                 plain = []
             plain.append(verb)
             results.append(None)
             continue
         if plain:
-            _apply_some(tx, plain)
+            _apply_some(tx, plain, results)
             plain = []
         try:
             results.append(_HANDLERS[kind](tx, verb))
         except StepwellError as error:
             results.append(error)
     if plain:
-        _apply_some(tx, plain)
+        _apply_some(tx, plain, results)
 
 
-def _apply_some(tx: Tx, plain: list[AnyVerb]) -> None:
+def _apply_some(tx: Tx, plain: list[AnyVerb], results: list[Any]) -> None:
     try:
-        _TOGETHER[type(plain[0])][1](tx, plain)
+        answers = _TOGETHER[type(plain[0])][1](tx, plain)
     except Exception as error:
         if _is_outage(error):
             raise
-        raise verbs_run.NotAll from error
+        raise NotAll from error
+    if answers is not None:
+        results[-len(plain) :] = answers
 
 
 def _is_outage(error: Exception) -> bool:

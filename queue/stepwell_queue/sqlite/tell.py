@@ -26,35 +26,17 @@ def tell(
     at: float,
 ) -> None:
     """Put a row into the inbox, once per uid, and wake the run if it waits."""
-    stands, worker, fence, target = tx.one(_WHERE, (run,))
-    tell_found(tx, run, stands, worker, fence, target, kind, uid, name, path, status, value, at)
-
-
-def tell_found(
-    tx: Tx,
-    run: int,
-    stands: int,
-    worker: int,
-    fence: int,
-    target: int,
-    kind: int,
-    uid: str,
-    name: str,
-    path: str,
-    status: int,
-    value: bytes,
-    at: float,
-) -> None:
-    """Tell a run of which it was read where it stands."""
     tx.execute(_TELL, (run, int(kind), uid, name, path, int(status), bytearray(value), at))
     if tx.cursor.rowcount == 0:
         return
+    number = tx.cursor.lastrowid or 0
+    stands, worker, fence, target = tx.one(_WHERE, (run,))
     # a task that waits for its next attempt is cancelled now, not then
     if stands == _PARKED or (stands == _SCHEDULED and fence > 0 and kind == _CANCELS):
         tx.execute(_WAKE, (tx.now, run))
         tx.made_ready(target)
     elif stands == _RUNNING:
-        row = InboxRow(tx.cursor.lastrowid or 0, run, kind, uid, name, path, status, value, at)
+        row = InboxRow(number, run, kind, uid, name, path, status, value, at)
         tx.effects.told.append((worker, row))
 
 

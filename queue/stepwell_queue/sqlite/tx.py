@@ -12,9 +12,15 @@ from stepwell_queue.contract import Ended, InboxRow, SessionEvents
 from stepwell_queue.sqlite.statements import SQL
 
 INLINE = 1024  # values above go to blobs; a claim would otherwise rewrite them
+AT_ONCE = 16
+"""Rows in one statement. Each statement gives up the interpreter's lock, and takes it again."""
 _SEEKS_AT_ONCE = 400  # SQLite takes 500 terms in a compound SELECT
 _MOST_TARGETS = 10_000  # whose numbers are remembered
 _FIND_TARGET, _INSERT_TARGET = SQL["find_target"], SQL["insert_target"]
+
+
+class NotAll(Exception):
+    """Of verbs that were applied together, some were refused or are repetitions."""
 
 
 class Target(NamedTuple):

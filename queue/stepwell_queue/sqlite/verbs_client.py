@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple, NoReturn
 
 from stepwell_queue.contract import (
     Ask,
     CancelRun,
     InboxKind,
+    InboxRow,
     Kind,
     Phase,
     Rollback,
     SendSignal,
     Status,
 )
-from stepwell_queue.errors import RequestRefused, RunEnded, RunNotFound
+from stepwell_queue.errors import RequestRefused, RunEnded, RunNotFound, StepwellError
 from stepwell_queue.sqlite.statements import SQL
-from stepwell_queue.sqlite.tell import cancel, tell, tell_found
-from stepwell_queue.sqlite.tx import Tx
+from stepwell_queue.sqlite.tell import cancel, tell
+from stepwell_queue.sqlite.tx import AT_ONCE, NotAll, Tx
 
 _ADDRESS, _TOLD, _AUDIT = SQL["address"], SQL["told_already"], SQL["audit"]
 _AUDITED, _FORGET, _READY = SQL["audited"], SQL["forget"], SQL["make_ready"]
-_STANDS, _SIGNAL, _COMPLETED = SQL["stands"], int(InboxKind.SIGNAL), int(Status.COMPLETED)
+_STATUS_OF, _SIGNAL, _COMPLETED = SQL["status_of"], int(InboxKind.SIGNAL), int(Status.COMPLETED)
+_RUNNING, _PARKED = int(Status.RUNNING), int(Status.PARKED)
+_ALL_STAND, _WAKE_SOME, _TELL = SQL["all_stand"], SQL["wake_some"], SQL["tell"]
+_TELL_SOME: Final = SQL["tell_some"].format(
+    rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * AT_ONCE),
+)
 _INBOX_KINDS = {
     "retry": InboxKind.RETRY,
     "roll_back": InboxKind.ROLL_BACK,
@@ -51,18 +60,67 @@ def _find(tx: Tx, id: str) -> _Address:
 
 
 def send_signal(tx: Tx, verb: SendSignal) -> None:
-    found = tx.one(_STANDS, (verb.id,))
+    found = tx.one(_STATUS_OF, (verb.id,))
     if found is None:
         raise RunNotFound(verb.id)
-    run, status, worker, fence, target = found
+    run, status = found
     if status >= _COMPLETED:
         if tx.one(_TOLD, (run, verb.uid)) is not None:
             return
         raise RunEnded(verb.id, Status(status).name.lower(), f"the signal {verb.name!r}")
-    tell_found(
-        tx, run, status, worker, fence, target, _SIGNAL, verb.uid, verb.name, "", 0, verb.value,
-        verb.at,
-    )  # fmt: skip
+    tell(tx, run, _SIGNAL, verb.uid, verb.name, "", 0, verb.value, verb.at)
+
+
+def send_some(tx: Tx, verbs: Sequence[SendSignal]) -> list[StepwellError | None]:
+    """Answers what refused each signal. Raises NotAll if some are repetitions."""
+    key = json.dumps([verb.id for verb in verbs])
+    found = {id: stands for id, *stands in tx.execute(_ALL_STAND, (key,)).fetchall()}
+    heard: list[tuple[SendSignal, list[Any]]] = []
+    answers: list[StepwellError | None] = []
+    for verb in verbs:
+        stands = found.get(verb.id)
+        refusal = None
+        if stands is not None and stands[1] < _COMPLETED:
+            heard.append((verb, stands))
+        else:
+            try:
+                send_signal(tx, verb)
+            except StepwellError as error:
+                refusal = error
+        answers.append(refusal)
+    if heard:
+        _tell_some(tx, heard)
+    return answers
+
+
+def _tell_some(tx: Tx, heard: list[tuple[SendSignal, list[Any]]]) -> None:
+    rows = [
+        (run, _SIGNAL, verb.uid, verb.name, "", 0, bytearray(verb.value), verb.at)
+        for verb, (run, *_) in heard
+    ]
+    took = 0
+    whole = len(rows) - len(rows) % AT_ONCE
+    for at in range(0, whole, AT_ONCE):
+        tx.execute(_TELL_SOME, list(chain.from_iterable(rows[at : at + AT_ONCE])))
+        took += tx.cursor.rowcount
+    for row in rows[whole:]:
+        tx.execute(_TELL, row)
+        took += tx.cursor.rowcount
+    if took != len(rows):
+        raise NotAll
+    # consecutive, since nobody else writes in between
+    number = (tx.cursor.lastrowid or 0) - took
+    parked: list[int] = []
+    for verb, (run, status, worker, target) in heard:
+        number += 1
+        if status == _PARKED:
+            parked.append(run)
+            tx.made_ready(target)
+        elif status == _RUNNING:
+            news = InboxRow(number, run, _SIGNAL, verb.uid, verb.name, "", 0, verb.value, verb.at)
+            tx.effects.told.append((worker, news))
+    if parked:
+        tx.execute(_WAKE_SOME, (tx.now, json.dumps(parked)))
 
 
 def cancel_run(tx: Tx, verb: CancelRun) -> int:

@@ -22,14 +22,12 @@ from stepwell_queue.contract import (
 from stepwell_queue.errors import StaleFence
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended, release_held
-from stepwell_queue.sqlite.tx import INLINE, Tx
+from stepwell_queue.sqlite.tx import AT_ONCE, INLINE, NotAll, Tx
 from stepwell_queue.sqlite.verbs_start import VALUE, start_child
 
-_AT_ONCE: Final = 16
-"""Rows in one statement. Each statement gives up the interpreter's lock, and takes it again."""
 _ROW: Final = SQL["append"].partition("VALUES ")[2]
-_APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * _AT_ONCE))
-_FINISH_SOME: Final = SQL["finish_some"].format(rows=", ".join(["(?, ?, ?, ?, ?)"] * _AT_ONCE))
+_APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * AT_ONCE))
+_FINISH_SOME: Final = SQL["finish_some"].format(rows=", ".join(["(?, ?, ?, ?, ?)"] * AT_ONCE))
 _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
@@ -37,10 +35,6 @@ _FINISH, _FINISH_MORE, _STANDING = SQL["finish"], SQL["finish_more"], SQL["stand
 _PARK_UNTIL, _COMPLETED, _RUNNING = SQL["park_until"], int(Status.COMPLETED), int(Status.RUNNING)
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
-
-
-class NotAll(Exception):
-    """Of verbs that were applied together, some were refused or are repetitions."""
 
 
 def is_plain(verb: Append) -> bool:
@@ -53,9 +47,9 @@ def is_plain(verb: Append) -> bool:
 def append_some(tx: Tx, verbs: Sequence[Append]) -> None:
     """Apply plain writes; raises whatever if one of them is refused or a repetition."""
     rows = [_row(verb.run, verb.fence, verb.records[0]) for verb in verbs]
-    whole = len(rows) - len(rows) % _AT_ONCE
-    for at in range(0, whole, _AT_ONCE):
-        tx.execute(_APPEND_SOME, list(chain.from_iterable(rows[at : at + _AT_ONCE])))
+    whole = len(rows) - len(rows) % AT_ONCE
+    for at in range(0, whole, AT_ONCE):
+        tx.execute(_APPEND_SOME, list(chain.from_iterable(rows[at : at + AT_ONCE])))
     if whole < len(rows):
         tx.executemany(_APPEND, rows[whole:])
     absorbed = [(id, verb.run) for verb in verbs if verb.absorbed for id in verb.absorbed]
@@ -175,10 +169,10 @@ def is_plain_end(verb: Finish) -> bool:
 def finish_some(tx: Tx, verbs: Sequence[Finish]) -> None:
     """End runs whose ends are plain. Raises NotAll."""
     took, now = 0, tx.now
-    whole = len(verbs) - len(verbs) % _AT_ONCE
-    for at in range(0, whole, _AT_ONCE):
+    whole = len(verbs) - len(verbs) % AT_ONCE
+    for at in range(0, whole, AT_ONCE):
         values: list[Any] = [now]
-        for end in verbs[at : at + _AT_ONCE]:
+        for end in verbs[at : at + AT_ONCE]:
             values += (end.status, bytearray(end.value), end.at, end.run, end.fence)
         tx.execute(_FINISH_SOME, values)
         took += tx.cursor.rowcount

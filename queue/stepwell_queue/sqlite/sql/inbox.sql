@@ -2,6 +2,10 @@
 INSERT INTO inbox (run, kind, uid, name, path, status, value, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run, uid) DO NOTHING
 
+-- name: tell_some
+INSERT INTO inbox (run, kind, uid, name, path, status, value, at) VALUES {rows}
+ON CONFLICT (run, uid) DO NOTHING
+
 -- name: told_already
 SELECT absorbed FROM inbox WHERE run = ? AND uid = ?
 

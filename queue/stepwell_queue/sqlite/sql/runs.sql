@@ -100,6 +100,10 @@ UPDATE runs SET phase = ? WHERE run = ?
 -- name: wake
 UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ? WHERE run = ?
 
+-- name: wake_some
+UPDATE runs SET status = 1, due = NULL, waiting = '', updated = ?
+WHERE run IN (SELECT value FROM json_each(?))
+
 -- name: make_ready
 UPDATE runs SET status = 1, due = NULL, waiting = '', ended = NULL, updated = ?, crashes = 0,
     fence = fence + ?, phase = ?
@@ -119,8 +123,11 @@ SELECT status, worker, fence, target FROM runs WHERE run = ?
 SELECT r.run, r.status, r.worker, r.fence, t.kind, r.parent, r.parent_path, r.id, r.phase, r.rollback
 FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
--- name: stands
-SELECT run, status, worker, fence, target FROM runs WHERE id = ?
+-- name: status_of
+SELECT run, status FROM runs WHERE id = ?
+
+-- name: all_stand
+SELECT id, run, status, worker, target FROM runs WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: cancel_unclaimed
 UPDATE runs SET status = 12, value = ?, ended = ?, updated = ?, due = NULL, waiting = ''
