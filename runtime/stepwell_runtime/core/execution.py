@@ -502,6 +502,7 @@ class Execution:
         if branch.cancelling and not branch.exempt and not is_handling_cancel(command.handling):
             refuse_cancelled(self, branch, command)
             return
+        command.handling = None  # its traceback may hold the frame that holds this command
         path = f"{branch.prefix}{branch.position}"
         branch.position += 1
         if isinstance(command, GroupCommand):
