@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import CoroutineType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from stepwell_runtime.core.branch import awaiting
 from stepwell_runtime.definitions import Definition
 from stepwell_runtime.errors import StepTimeout
 from stepwell_runtime.lag import STEP_TURN, clock, step_blocked
@@ -98,7 +99,7 @@ class Attempt(StepScope, eq=False):
                     else self._in_thread()
                 )
                 if type(call) is not _COROUTINE:
-                    call = _awaiting(call)
+                    call = awaiting(call)
                 waits_for = context.run(call.send, None)
             except StopIteration as stop:
                 value = stop.value
@@ -224,10 +225,6 @@ class _Turns:
             finally:
                 caught = None  # its traceback may hold this frame
                 self._attempt.turn_over(begun)
-
-
-async def _awaiting(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 def _nobody(value: Any, error: BaseException | None) -> None:

@@ -130,10 +130,6 @@ class Engine:
             self._unserved.awaited.pop(waiter, None)
         if ended.status != _COMPLETED:
             raise self._error(id, Status(ended.status), ended.value)
-        try:
-            return self.codec.read(ended.value)
-        except Exception:  # noqa: BLE001 - it is said, or mended, by what follows
-            pass
         return self.codec.decode(ended.value, result_type, where=f"the result of run {id!r}")
 
     def _error(self, id: str, status: Status, value: bytes) -> BaseException:

@@ -233,6 +233,8 @@ class Execution:
         kind = record.kind
         if kind not in FITTING.get(op.kind, ()) or record.name != op.name:
             raise Diverged(op.path, described(record), f"{op.kind} {op.name!r}")
+        if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
+            self.other_arguments.append(op)
         cut = False
         error: BaseException | None = None
         if isinstance(op, CallOp) and kind in RETURNED:
@@ -243,8 +245,6 @@ class Execution:
                 value = self.codec.decode(
                     record.value, definition.result_type, where=definition.its_result
                 )
-            if record.digest and record.digest != op.digest:
-                self.other_arguments.append(op)
             if isinstance(definition, StepDefinition) and definition.compensate is not None:
                 error = self._register_own_undo(definition.compensate, value)
         else:
@@ -274,8 +274,6 @@ class Execution:
 
     def _decoded(self, op: Op, record: Record) -> Resumed:
         kind = record.kind
-        if record.digest and isinstance(op, CallOp) and record.digest != op.digest:
-            self.other_arguments.append(op)
         if kind == RecordKind.TIMER:
             return after_timer(self.codec, op)
         if kind == RecordKind.STARTED:
@@ -298,7 +296,7 @@ class Execution:
         if self.rolling_back:
             return None
         guard, failure = self._guard, None
-        outermost = not guard.inside and guard.enter()
+        outermost = guard.enter()
         guard.violation = None
         try:
             self.register_undo(compensate(value))
