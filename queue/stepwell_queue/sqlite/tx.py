@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from stepwell_queue.clock import Clock
@@ -102,6 +103,21 @@ class Tx:
     def one(self, sql: str, parameters: tuple[Any, ...] = ()) -> Any:
         """The first row, or None."""
         return self.execute(sql, parameters).fetchone()
+
+    def insert(self, some: str, one: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Insert rows, AT_ONCE with the statement `some`, and each that is left with `one`.
+
+        Answers how many have been inserted.
+        """
+        inserted = 0
+        whole = len(rows) - len(rows) % AT_ONCE
+        for at in range(0, whole, AT_ONCE):
+            self.execute(some, list(chain.from_iterable(rows[at : at + AT_ONCE])))
+            inserted += self.cursor.rowcount
+        for row in rows[whole:]:
+            self.execute(one, row)
+            inserted += self.cursor.rowcount
+        return inserted
 
     def target(self, queue: str, kind: int, name: str, version: int) -> int:
         """The number of a target; a new one gets a row."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Final, NamedTuple, NoReturn
 
 from stepwell_queue.contract import (
@@ -98,14 +97,7 @@ def _tell_some(tx: Tx, heard: list[tuple[SendSignal, list[Any]]]) -> None:
         (run, _SIGNAL, verb.uid, verb.name, "", 0, bytearray(verb.value), verb.at)
         for verb, (run, *_) in heard
     ]
-    took = 0
-    whole = len(rows) - len(rows) % AT_ONCE
-    for at in range(0, whole, AT_ONCE):
-        tx.execute(_TELL_SOME, list(chain.from_iterable(rows[at : at + AT_ONCE])))
-        took += tx.cursor.rowcount
-    for row in rows[whole:]:
-        tx.execute(_TELL, row)
-        took += tx.cursor.rowcount
+    took = tx.insert(_TELL_SOME, _TELL, rows)
     if took != len(rows):
         raise NotAll
     # consecutive, since nobody else writes in between

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Final
 
 from stepwell_queue.contract import (
@@ -47,11 +46,7 @@ def is_plain(verb: Append) -> bool:
 def append_some(tx: Tx, verbs: Sequence[Append]) -> None:
     """Apply plain writes; raises whatever if one of them is refused or a repetition."""
     rows = [_row(verb.run, verb.fence, verb.records[0]) for verb in verbs]
-    whole = len(rows) - len(rows) % AT_ONCE
-    for at in range(0, whole, AT_ONCE):
-        tx.execute(_APPEND_SOME, list(chain.from_iterable(rows[at : at + AT_ONCE])))
-    if whole < len(rows):
-        tx.executemany(_APPEND, rows[whole:])
+    tx.insert(_APPEND_SOME, _APPEND, rows)
     absorbed = [(id, verb.run) for verb in verbs if verb.absorbed for id in verb.absorbed]
     if absorbed:
         tx.executemany(_ABSORB, absorbed)
