@@ -10,90 +10,20 @@ part of a cycle: the garbage collector need not look at it.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+# Said again here, so that whoever uses the contract has all of it from one place.
+from stepwell_queue.words import InboxKind as InboxKind
+from stepwell_queue.words import Kind as Kind
+from stepwell_queue.words import Phase as Phase
+from stepwell_queue.words import RecordKind as RecordKind
+from stepwell_queue.words import Rollback as Rollback
+from stepwell_queue.words import Status as Status
+
 R = TypeVar("R")
-
-
-class Kind(enum.IntEnum):
-    """What a run is."""
-
-    TASK = 0
-    WORKFLOW = 1
-    STEP = (
-        2  # a step with `queue=`: a node job that belongs to its parent run; hidden from listings
-    )
-
-
-class Status(enum.IntEnum):
-    """Where a run stands. From COMPLETED on it is terminal."""
-
-    SCHEDULED = 0
-    READY = 1
-    RUNNING = 2
-    PARKED = 3
-    PAUSED = 4
-    HELD = 5
-    STUCK = 6
-    COMPLETED = 10
-    FAILED = 11
-    CANCELLED = 12
-    TERMINATED = 13
-    EXPIRED = 14
-    CONTINUED = 15
-
-    @property
-    def terminal(self) -> bool:
-        return self >= Status.COMPLETED
-
-
-class Phase(enum.IntEnum):
-    """Forward, or running its undos (shown as `rolling_back` while not terminal)."""
-
-    FORWARD = 0
-    ROLLING_BACK = 1
-
-
-class Rollback(enum.IntEnum):
-    """How the rollback of an ended run went."""
-
-    NONE = 0  # nothing was registered
-    COMPLETE = 1
-    INCOMPLETE = 2
-
-
-class RecordKind(enum.IntEnum):
-    """What a journal record delivers."""
-
-    STEP_OK = 0
-    STEP_FAILED = 1
-    TIMER = 2  # a sleep is over, or the timeout of a wait has passed
-    SIGNAL = 3  # name, value, uid
-    CHILD_OK = 4
-    CHILD_FAILED = 5
-    CHILD_CANCELLED = 6
-    STARTED = 7  # a detached child exists
-    CANCEL = 8  # value: encoded reason; name: "cancel" or "deadline"
-    FAILURE = 9  # the failure that began the rollback
-    REOPEN = 10  # value: msgpack list of voided seqs; name: "retry" or "resume_rollback"
-    ROLL_BACK = 11  # an operator let a held run roll back
-    MARK = 12  # a patched() marker; name: its id
-    STEP_CUT = 13  # a step cancelled before or between attempts; value: its last error or empty
-
-
-class InboxKind(enum.IntEnum):
-    """What others tell a run."""
-
-    SIGNAL = 0
-    CANCEL = 1
-    CHILD_ENDED = 2  # path: where; status: Status of the child; value: its result or error
-    RETRY = 3
-    RESUME_ROLLBACK = 4
-    ROLL_BACK = 5
 
 
 class NewRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -194,11 +124,21 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inbox: Sequence[InboxRow]
 
 
+def born(run: int, new: NewRun) -> Claimed:
+    """Return a new run as the worker gets it for which it was started."""
+    return Claimed(
+        run, new.id, new.kind, new.name, new.version, new.queue, 1, 0, 0, 0, new.priority,
+        new.nonce, 0, new.at, new.due, new.deadline, None, None, None, new.args, b"",
+        new.options, False, (), (), (),
+    )  # fmt: skip
+
+
 class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True, gc=False):
     """A change; R is what it answers.
 
     While the store is unavailable, what clients say fails, and what workers say is kept and said
-    again until it is stored.
+    again until it is stored. Any verb may be said twice, since its answer may get lost on the way:
+    the second time it changes nothing and is answered as before. `tag` is its number on the wire.
     """
 
 
@@ -210,7 +150,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True, gc=False):
     claimed: Claimed | None = None  # set when it was born claimed by `Start.worker`
 
 
-class Start(Verb[Started], frozen=True, array_like=True, gc=False):
+class Start(Verb[Started], frozen=True, array_like=True, tag=1, gc=False):
     """Insert a run, or find the same one. Raises IdConflict.
 
     `worker`: a session of this process that serves the queue and name and has a free slot: a run
@@ -222,13 +162,13 @@ class Start(Verb[Started], frozen=True, array_like=True, gc=False):
     worker: int | None = None
 
 
-class StartMany(Verb[list[Started]], frozen=True, array_like=True, gc=False):
+class StartMany(Verb[list[Started]], frozen=True, array_like=True, tag=2, gc=False):
     """Insert all or none."""
 
     runs: list[NewRun]
 
 
-class SendSignal(Verb[None], frozen=True, array_like=True, gc=False):
+class SendSignal(Verb[None], frozen=True, array_like=True, tag=3, gc=False):
     """Put a signal into the inbox and wake the run.
 
     Raises RunNotFound, RunEnded. The same uid again changes nothing.
@@ -241,7 +181,7 @@ class SendSignal(Verb[None], frozen=True, array_like=True, gc=False):
     at: float
 
 
-class CancelRun(Verb[int], frozen=True, array_like=True, gc=False):
+class CancelRun(Verb[int], frozen=True, array_like=True, tag=4, gc=False):
     """Ask a run to cancel; answers its Status afterwards.
 
     A run that was never claimed ends at once; a HELD one becomes READY. Ended: no change.
@@ -257,7 +197,7 @@ class CancelRun(Verb[int], frozen=True, array_like=True, gc=False):
     actor: str = ""
 
 
-class Ask(Verb[int], frozen=True, array_like=True, gc=False):
+class Ask(Verb[int], frozen=True, array_like=True, tag=5, gc=False):
     """An operator's request; answers the Status afterwards; leaves an audit row.
 
     Raises RunNotFound, RequestRefused.
@@ -277,7 +217,7 @@ class Ask(Verb[int], frozen=True, array_like=True, gc=False):
     at: float
 
 
-class Prune(Verb[int], frozen=True, array_like=True, gc=False):
+class Prune(Verb[int], frozen=True, array_like=True, tag=6, gc=False):
     """Delete at most `limit` ended runs, whole trees only, oldest first; answers how many are gone.
 
     A run goes if it ended before `before` (None: age does not matter) or is not among the newest
@@ -297,21 +237,23 @@ class ClaimResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     alone_waiting: bool  # a run with >= 2 crashes waits until the worker holds nothing
 
 
-class Claim(Verb[ClaimResult], frozen=True, array_like=True, gc=False):
+class Claim(Verb[ClaimResult], frozen=True, array_like=True, tag=7, gc=False):
     """Claim up to `limit` ready runs that the session serves; due timers fire first.
 
     Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and
     keeps its coroutine. `idle`: the worker holds nothing, so a run with >= 2 crashes may be
-    claimed, alone.
+    claimed, alone. `push`: what the limit leaves is credit, for which a broker may claim later what
+    becomes ready, and tell it by `on_claimed`; a store in the same process tells `on_ready`.
     """
 
     worker: int
     limit: int
     live: Mapping[int, int]
     idle: bool = False
+    push: bool = False
 
 
-class Append(Verb[None], frozen=True, array_like=True, gc=False):
+class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):
     """Everything by which a run makes progress without giving up its claim, in one transaction.
 
     Raises StaleFence.
@@ -333,7 +275,7 @@ class Append(Verb[None], frozen=True, array_like=True, gc=False):
     phase: int | None = None
 
 
-class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, gc=False):
+class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, tag=9, gc=False):
     """Give up the claim and wait.
 
     If the inbox holds unabsorbed rows, the run stays RUNNING with this worker and they are
@@ -351,7 +293,7 @@ class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, gc=False):
     closed: Sequence[str] = ()
 
 
-class Finish(Verb[None], frozen=True, array_like=True, gc=False):
+class Finish(Verb[None], frozen=True, array_like=True, tag=10, gc=False):
     """End a run; its open operations go. Raises StaleFence.
 
     If it has a parent, CHILD_ENDED is put into the parent's inbox, which wakes.
@@ -371,7 +313,7 @@ class Finish(Verb[None], frozen=True, array_like=True, gc=False):
     attempts: int | None = None
 
 
-class Settle(Verb[None], frozen=True, array_like=True, gc=False):
+class Settle(Verb[None], frozen=True, array_like=True, tag=11, gc=False):
     """Give up the claim and become HELD or STUCK, with the error or the reason.
 
     A run that was asked to cancel becomes READY instead of HELD.
@@ -385,7 +327,7 @@ class Settle(Verb[None], frozen=True, array_like=True, gc=False):
     error: bytes
 
 
-class Reschedule(Verb[None], frozen=True, array_like=True, gc=False):
+class Reschedule(Verb[None], frozen=True, array_like=True, tag=12, gc=False):
     """Give up the claim; run again at `due` (None: at once). Raises StaleFence.
 
     `attempts` is the new number of failures (None: unchanged: hand-back, RetryLater). `error` None:
@@ -535,8 +477,20 @@ class SessionEvents(Protocol):
         """These runs were claimed by somebody else, or ended from outside."""
         ...
 
+    def on_claimed(self, result: ClaimResult) -> None:
+        """Runs that a broker claimed for this session, of the limit that its last claim left."""
+        ...
+
     def on_answered(self) -> None:
         """The callbacks of all verbs that were answered together have been called."""
+        ...
+
+    def holds(self) -> Mapping[int, int]:
+        """Return the runs that this session holds, each with its fence."""
+        ...
+
+    def keeps(self) -> Mapping[int, int]:
+        """Return the parked runs whose coroutines it keeps, each with the fence it parked at."""
         ...
 
 
@@ -545,6 +499,10 @@ class Session(Protocol):
 
     @property
     def worker(self) -> int: ...
+
+    def dropped(self, run: int) -> None:
+        """Say that the worker no longer keeps the coroutine of a run that it parked."""
+        ...
 
     async def close(self) -> None:
         """Unregister; whatever it still holds becomes ready at once, with no crash counted."""

@@ -60,6 +60,10 @@ class Job:
         self.ended = False
 
     @property
+    def fence(self) -> int:
+        return self._claimed.fence
+
+    @property
     def running_names(self) -> list[str]:
         return [] if self._attempt is None else [self._definition.name]
 

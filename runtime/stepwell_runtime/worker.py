@@ -235,8 +235,7 @@ class Worker:
 
     def _claim(self) -> None:
         session = self._session
-        places = self.settings.concurrency - len(self.held) - self._reserved + self._leaving
-        free = min(places, LARGEST_CLAIM)
+        free = min(self._places, LARGEST_CLAIM)
         if (
             session is None
             or self._stopping
@@ -251,7 +250,8 @@ class Worker:
         self._hungry = False
         idle = not self.held and not self._reserved
         try:
-            self.store.submit(Claim(session.worker, free, self._live_fences, idle), self._claimed)
+            claim = Claim(session.worker, free, self._live_fences, idle, True)
+            self.store.submit(claim, self._claimed)
         except StoreUnavailable as closed:
             self._claimed(closed)
 
@@ -284,16 +284,23 @@ class Worker:
             if self._session is not None:
                 log.error("claim_failed", error=str(answer))
         else:
-            self._hungry = self._hungry or answer.more
-            self._alone_waits = answer.alone_waiting
-            for claimed in answer.runs:
-                try:
-                    self.accept(claimed)
-                except Exception:  # noqa: BLE001 - as in `on_answered`
-                    _stdlib_log.exception("run %s: its log raised", claimed.id)
+            self._take(answer)
         if self._hungry:
             self._wake()
         self._quiet.set()
+
+    def _take(self, result: ClaimResult) -> None:
+        self._hungry = self._hungry or result.more
+        self._alone_waits = result.alone_waiting
+        for claimed in result.runs:
+            try:
+                self.accept(claimed)
+            except Exception:  # noqa: BLE001 - as in `on_answered`
+                _stdlib_log.exception("run %s: its log raised", claimed.id)
+
+    @property
+    def _places(self) -> int:
+        return self.settings.concurrency - len(self.held) - self._reserved + self._leaving
 
     def reserve(self, identity: Identity, queue: str) -> int | None:
         """Reserve a place for a run about to be started here.
@@ -374,14 +381,19 @@ class Worker:
         run = activation.run
         self.released(activation)
         if self._stopping or not self.settings.cache:
-            activation.discard()
+            self._drop(activation)
             return
         self._live[run] = activation
         self._live_fences[run] = activation.fence
         while len(self._live) > self.settings.cache:
             oldest, dropped = self._live.popitem(last=False)
             del self._live_fences[oldest]
-            dropped.discard()
+            self._drop(dropped)
+
+    def _drop(self, activation: Activation) -> None:
+        if self._session is not None:
+            self._session.dropped(activation.run)
+        activation.discard()
 
     def bury(self, zombies: list[object], run_id: str) -> None:
         """Keep coroutines that refuse to die, so that the garbage collector does not run them."""
@@ -432,6 +444,21 @@ class Worker:
                     activation.proceed(records)
                 except Exception:  # noqa: BLE001 - only a log that raises; the others must go on
                     _stdlib_log.exception("run %s: its log raised", activation.id)
+
+    def on_claimed(self, result: ClaimResult) -> None:
+        """Take what was claimed for places that were free; what started meanwhile goes first."""
+        places = max(self._places, 0) if not self._blocked else 0
+        for claimed in result.runs[places:]:
+            self._hungry = True
+            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+        self._take(ClaimResult(result.runs[:places], result.more, result.alone_waiting))
+        self._place_free()
+
+    def holds(self) -> dict[int, int]:
+        return {run: one.fence for run, one in self.held.items()}
+
+    def keeps(self) -> dict[int, int]:
+        return dict(self._live_fences)
 
     def on_inbox(self, rows: Sequence[InboxRow]) -> None:
         told: dict[int, list[InboxRow]] = {}

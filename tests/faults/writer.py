@@ -19,6 +19,7 @@ from stepwell_queue import (
     Append,
     CancelRun,
     Claim,
+    ClaimResult,
     Claimed,
     Finish,
     Hello,
@@ -81,6 +82,14 @@ class Writer:
     def on_inbox(self, rows: Sequence[InboxRow]) -> None: ...
 
     def on_answered(self) -> None: ...
+
+    def on_claimed(self, result: ClaimResult) -> None: ...
+
+    def holds(self) -> dict[int, int]:
+        return {}
+
+    def keeps(self) -> dict[int, int]:
+        return {}
 
     def on_lost(self, runs: Sequence[int]) -> None: ...
 

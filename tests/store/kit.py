@@ -102,6 +102,14 @@ class Listener:
 
     def on_answered(self) -> None: ...
 
+    def on_claimed(self, result: ClaimResult) -> None: ...
+
+    def holds(self) -> dict[int, int]:
+        return {}
+
+    def keeps(self) -> dict[int, int]:
+        return {}
+
     def on_lost(self, runs: Sequence[int]) -> None:
         self.lost += runs
         self.lost_some.set()

@@ -16,6 +16,9 @@ class SqliteSession:
     def worker(self) -> int:
         return self._worker
 
+    def dropped(self, run: int) -> None:
+        """Nothing to do: each claim says which coroutines are kept."""
+
     async def close(self) -> None:
         """Unregister; whatever it still holds becomes ready at once, with no crash counted."""
         if not self._closed:

@@ -1,0 +1,82 @@
+"""The words of the store, as numbers: what a run is, where it stands, what its journal holds."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Kind(enum.IntEnum):
+    """What a run is."""
+
+    TASK = 0
+    WORKFLOW = 1
+    STEP = (
+        2  # a step with `queue=`: a node job that belongs to its parent run; hidden from listings
+    )
+
+
+class Status(enum.IntEnum):
+    """Where a run stands. From COMPLETED on it is terminal."""
+
+    SCHEDULED = 0
+    READY = 1
+    RUNNING = 2
+    PARKED = 3
+    PAUSED = 4
+    HELD = 5
+    STUCK = 6
+    COMPLETED = 10
+    FAILED = 11
+    CANCELLED = 12
+    TERMINATED = 13
+    EXPIRED = 14
+    CONTINUED = 15
+
+    @property
+    def terminal(self) -> bool:
+        return self >= Status.COMPLETED
+
+
+class Phase(enum.IntEnum):
+    """Forward, or running its undos (shown as `rolling_back` while not terminal)."""
+
+    FORWARD = 0
+    ROLLING_BACK = 1
+
+
+class Rollback(enum.IntEnum):
+    """How the rollback of an ended run went."""
+
+    NONE = 0  # nothing was registered
+    COMPLETE = 1
+    INCOMPLETE = 2
+
+
+class RecordKind(enum.IntEnum):
+    """What a journal record delivers."""
+
+    STEP_OK = 0
+    STEP_FAILED = 1
+    TIMER = 2  # a sleep is over, or the timeout of a wait has passed
+    SIGNAL = 3  # name, value, uid
+    CHILD_OK = 4
+    CHILD_FAILED = 5
+    CHILD_CANCELLED = 6
+    STARTED = 7  # a detached child exists
+    CANCEL = 8  # value: encoded reason; name: "cancel" or "deadline"
+    FAILURE = 9  # the failure that began the rollback
+    REOPEN = 10  # value: msgpack list of voided seqs; name: "retry" or "resume_rollback"
+    ROLL_BACK = 11  # an operator let a held run roll back
+    MARK = 12  # a patched() marker; name: its id
+    STEP_CUT = 13  # a step cancelled before or between attempts; value: its last error or empty
+
+
+class InboxKind(enum.IntEnum):
+    """What others tell a run."""
+
+    SIGNAL = 0
+    CANCEL = 1
+    CHILD_ENDED = 2  # path: where; status: Status of the child; value: its result or error
+    RETRY = 3
+    RESUME_ROLLBACK = 4
+    ROLL_BACK = 5
