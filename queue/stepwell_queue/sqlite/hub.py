@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from stepwell_queue.clock import Timer
@@ -16,6 +17,22 @@ from stepwell_queue.sqlite.tx import Context, Effects, SessionState
 from stepwell_queue.sqlite.verbs_worker import Promote, Watch, rests
 
 _log = logging.getLogger("stepwell.store")
+
+
+class Watcher:
+    """Who waits for the end of a run."""
+
+    __slots__ = ("done", "id", "run")
+
+    def __init__(self, id: str, done: Callable[[Ended | Exception], None]) -> None:
+        self.id = id
+        self.done: Callable[[Ended | Exception], None] | None = done
+        self.run: int | None = None
+
+    def resolve(self, answer: Ended | Exception) -> None:
+        done, self.done = self.done, None
+        if done is not None:
+            done(answer)
 
 
 class Hub:
@@ -30,7 +47,8 @@ class Hub:
         self._context, self._reads, self._push = context, reads, push
         self.held: dict[int, tuple[str, int]] = {}  # run -> id, worker
         self._held_ids: dict[str, int] = {}
-        self._watched: dict[int, list[asyncio.Future[Ended | None]]] = {}  # None: it is gone
+        self._watched: dict[int, list[Watcher]] = {}
+        self._waiters: set[asyncio.Future[Ended]] = set()
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,9 +113,8 @@ class Hub:
             self._timer = None
 
     def _resolve(self, run: int, ended: Ended | None) -> None:
-        for waiter in self._watched.pop(run, ()):
-            if not waiter.done():
-                waiter.set_result(ended)
+        for watcher in self._watched.pop(run, ()):
+            watcher.resolve(RunNotFound(watcher.id) if ended is None else ended)
 
     async def look_again(self) -> None:
         """Resolve the watched runs that have ended or are gone, however that came about."""
@@ -122,42 +139,55 @@ class Hub:
             # the look of every second does the same again
             _log.warning("looking after other processes failed: %s", error)
 
-    async def wait_ended(self, id: str) -> Ended:
-        waiter: asyncio.Future[Ended | None] = asyncio.get_running_loop().create_future()
+    def watch(self, id: str, done: Callable[[Ended | Exception], None]) -> Watcher:
+        """Call `done` once the run has come to rest, or with RunNotFound; once, if not forgotten."""
+        watcher = Watcher(id, done)
         run = self._held_ids.get(id)
         if run is None:
-
-            def looked(answer: Ended | int | Exception) -> None:
-                nonlocal run
-                if waiter.done():
-                    return
-                if isinstance(answer, Exception):
-                    waiter.set_exception(answer)
-                elif isinstance(answer, Ended):
-                    waiter.set_result(answer)
-                else:
-                    run = answer
-                    self._watched.setdefault(run, []).append(waiter)
-
-            self._push(Watch(id), looked)
+            self._push(Watch(id), partial(self._looked, watcher))
         else:
             # held by a worker here, so its end comes through here, too
-            self._watched.setdefault(run, []).append(waiter)
-        try:
-            ended = await waiter
-        except BaseException:
-            self._forget(run, waiter)  # one that was resolved is forgotten already
-            raise
-        if ended is None:
-            raise RunNotFound(id)
-        return ended
+            self._watch(watcher, run)
+        return watcher
 
-    def _forget(self, run: int | None, waiter: asyncio.Future[Ended | None]) -> None:
-        waiters = None if run is None else self._watched.get(run)
-        if run is not None and waiters is not None and waiter in waiters:
-            waiters.remove(waiter)
-            if not waiters:
+    def _watch(self, watcher: Watcher, run: int) -> None:
+        watcher.run = run
+        self._watched.setdefault(run, []).append(watcher)
+
+    def _looked(self, watcher: Watcher, answer: Ended | int | Exception) -> None:
+        if not isinstance(answer, int):
+            watcher.resolve(answer)
+        elif watcher.done is not None:
+            self._watch(watcher, answer)
+
+    def forget(self, watcher: Watcher) -> None:
+        """Nobody waits for it any more."""
+        watcher.done = None
+        run = watcher.run
+        watchers = None if run is None else self._watched.get(run)
+        if run is not None and watchers is not None and watcher in watchers:
+            watchers.remove(watcher)
+            if not watchers:
                 del self._watched[run]
+
+    async def wait_ended(self, id: str) -> Ended:
+        waiter: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+        def done(answer: Ended | Exception) -> None:
+            if waiter.done():
+                return
+            if isinstance(answer, Exception):
+                waiter.set_exception(answer)
+            else:
+                waiter.set_result(answer)
+
+        watcher = self.watch(id, done)
+        self._waiters.add(waiter)
+        try:
+            return await waiter
+        finally:
+            self._waiters.discard(waiter)
+            self.forget(watcher)
 
     @property
     def watching(self) -> bool:
@@ -190,9 +220,8 @@ class Hub:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for waiters in self._watched.values():
-            for waiter in waiters:
-                waiter.cancel()
+        for waiter in self._waiters:
+            waiter.cancel()
 
 
 def _ignore(answer: object) -> None:

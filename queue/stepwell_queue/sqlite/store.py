@@ -31,7 +31,7 @@ from stepwell_queue.sqlite.connection import Connect, Durability, connect
 from stepwell_queue.sqlite.doctor import examine
 from stepwell_queue.sqlite.files import Files, open_files
 from stepwell_queue.sqlite.group import GroupCommit
-from stepwell_queue.sqlite.hub import Hub
+from stepwell_queue.sqlite.hub import Hub, Watcher
 from stepwell_queue.sqlite.neighbours import Neighbours
 from stepwell_queue.sqlite.presence import is_held
 from stepwell_queue.sqlite.reads import Reads
@@ -162,6 +162,14 @@ class SqliteStore:
     async def wait_ended(self, id: str) -> Ended:
         self._check_open()
         return await self._hub.wait_ended(id)
+
+    def watch(self, id: str, done: Callable[[Ended | Exception], None]) -> Watcher:
+        """Call `done` as `wait_ended` would return or raise; `forget` says that nobody waits."""
+        self._check_open()
+        return self._hub.watch(id, done)
+
+    def forget(self, watcher: Watcher) -> None:
+        self._hub.forget(watcher)
 
     async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
         self._check_open()
