@@ -19,6 +19,7 @@ class StopRequests:
     def __init__(self) -> None:
         self.first = asyncio.Event()
         self._second: Callable[[], object] | None = None
+        self._insisted = False
         self._undo: list[Callable[[], Any]] = []
 
     def __enter__(self) -> Self:
@@ -62,11 +63,25 @@ class StopRequests:
         self._undo.append(lambda: signal.signal(number, earlier))
 
     def on_second(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when there is one more request after the first."""
+        """Call `callback` when there is one more request after the first, or was."""
         self._second = callback
+        if self._insisted:
+            self.insist()
 
-    def _request(self) -> None:
-        if self.first.is_set() and self._second is not None:
+    def ask(self) -> None:
+        """Do what the first signal does; a repetition changes nothing."""
+        self.first.set()
+
+    def insist(self) -> None:
+        """Do what the second signal does; a repetition changes nothing."""
+        self._insisted = True
+        self.first.set()
+        if self._second is not None:
             self._second()
             self._second = None
-        self.first.set()
+
+    def _request(self) -> None:
+        if self.first.is_set():
+            self.insist()
+        else:
+            self.ask()

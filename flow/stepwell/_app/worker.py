@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -143,12 +143,17 @@ class Worker:
 
         Opens the app if it is not open.
         """
+        await self._serve(lambda _: None)
+
+    async def _serve(self, serves: Callable[[StopRequests], None]) -> None:
+        """Do as `run()`, and call `serves` once work can be claimed."""
         async with AsyncExitStack() as stack:
             if not self._app.opened:
                 await stack.enter_async_context(self._app)
             stack.enter_context(worker_process())
             requests = stack.enter_context(StopRequests())
             async with self:
+                serves(requests)
                 await requests.first.wait()
                 await self._stop(requests)
 
