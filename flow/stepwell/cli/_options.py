@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from stepwell.cli._logs import LEVELS
+
 STORE = "STEPWELL_STORE"
 
 
@@ -18,6 +20,12 @@ def seconds_of(text: str) -> float:
         raise typer.BadParameter(f"{text!r} is no span: write 90, 90s, 15m, 12h, 30d or 2w")
     unit = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
     return float(found[1]) * unit
+
+
+def level_of(text: str) -> str:
+    if text not in LEVELS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(LEVELS)}")
+    return text
 
 
 def login() -> str:
@@ -48,3 +56,9 @@ ActorOption = Annotated[
     typer.Option("--actor", help="Who asks, for the audit.", show_default="the login name"),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for people.")]
+LogLevelOption = Annotated[
+    str,
+    typer.Option(
+        "--log-level", callback=level_of, help=f"What is logged on stderr: {', '.join(LEVELS)}."
+    ),
+]

@@ -10,6 +10,7 @@ import typer
 from stepwell_queue.errors import StepwellError
 
 REFUSED = 1
+MISUSED = 2
 FOUND = 3
 
 

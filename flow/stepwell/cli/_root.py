@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli import _look, _serve, _steer
+from stepwell.cli import _look, _start, _steer, _worker
 from stepwell.cli._logs import log_to_stderr
 
 app = typer.Typer(
@@ -20,7 +20,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-_serve.add_to(app)
+_worker.add_to(app)
+_start.add_to(app)
 _look.add_to(app)
 _steer.add_to(app)
 

@@ -20,7 +20,7 @@ from stepwell.cli._options import (
     login,
 )
 from stepwell.cli._refusal import Refusal, refusals
-from stepwell.cli._serve import json_in
+from stepwell.cli._start import json_in
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Commands that run or use the user's code: `worker` and `start`."""
+"""The command that starts a run of the user's code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import inspect
 from typing import Annotated, Any, TypeGuard
 
 import msgspec
-import structlog
 import typer
 
 from stepwell._app.app import Stepwell
@@ -15,90 +14,14 @@ from stepwell._app.handles import Run
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell.cli import _print as out
 from stepwell.cli._loading import app_of, definition_of, imported, split
-from stepwell.cli._logs import LEVELS, log_to_stderr
 from stepwell.cli._options import OwnStoreOption, seconds_of
 from stepwell.cli._refusal import Refusal, refusals
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import Definition, TaskDefinition
 
-log = structlog.get_logger("stepwell")
-
-ModuleArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODULE[:app]",
-        help="The module to import, and the name of its Stepwell instance "
-        "(default: `app`, or the only one).",
-    ),
-]
-
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(worker)
     app.command()(start)
-
-
-def _level(value: str) -> str:
-    if value not in LEVELS:
-        raise typer.BadParameter(f"{value!r} is not one of {', '.join(LEVELS)}")
-    return value
-
-
-def worker(
-    module: ModuleArgument,
-    store: OwnStoreOption = None,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue", help="A queue to serve; repeat for several.", show_default="default"
-        ),
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Runs and tasks at once.")] = 100,
-    step_concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Steps at once.", show_default="as --concurrency")
-    ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Plain functions at once.")] = 32,
-    grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that running steps get to end when it stops.")
-    ] = 10.0,
-    name: Annotated[
-        str | None,
-        typer.Option(help="What the worker is called.", show_default="host and process"),
-    ] = None,
-    log_level: Annotated[
-        str, typer.Option(callback=_level, help=f"What is logged on stderr: {', '.join(LEVELS)}.")
-    ] = "info",
-) -> None:
-    """Serve a module's workflows and tasks until SIGTERM.
-
-    Ctrl+C does the same. A second signal stops at once; steps that were running are repeated later.
-    """
-    log_to_stderr(log_level)
-    with refusals():
-        found, attribute = split(module, "MODULE or MODULE:app")
-        app = app_of(imported(found), attribute, store)
-        served = app.definitions()
-        if not served:
-            raise Refusal(f"{found!r} defines no workflow or task: there is nothing to serve")
-        try:
-            serving = app.worker(
-                queues=queue or ("default",),
-                concurrency=concurrency,
-                step_concurrency=step_concurrency,
-                threads=threads,
-                grace=grace,
-                name=name,
-            )
-        except ValueError as error:
-            raise Refusal(str(error)) from None
-        log.info(
-            "worker_starts",
-            store=str(app.settings.store),
-            queues=queue or ["default"],
-            serves=sorted({one.name for one in served.values()}),
-        )
-        asyncio.run(serving.run())
-        log.info("worker_stopped")
 
 
 def start(
