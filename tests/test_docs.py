@@ -25,6 +25,7 @@ CONFIGURED: dict[str, Callable[..., Any]] = {
     "parallel": stepwell.parallel,
     "Stepwell": stepwell.Stepwell,
     "Worker": stepwell.Stepwell.worker,
+    "Access": stepwell.Access,
     "Retention": stepwell.Retention,
     "run": stepwell.run,
 }

@@ -35,6 +35,7 @@ from stepwell_queue.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from stepwell_queue.tcp.access import Access
 from stepwell_runtime.codec import DecodingError, PayloadTooLarge, SerializationError
 from stepwell_runtime.definitions import Retry
 from stepwell_runtime.errors import (
@@ -59,6 +60,7 @@ from stepwell_runtime.errors import (
 from stepwell_runtime.scope import RunFacts, StepScope
 
 __all__ = [
+    "Access",
     "Audit",
     "BlockingCalls",
     "BlockingRun",

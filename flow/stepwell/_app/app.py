@@ -29,6 +29,7 @@ from stepwell._calls import Call, TaskCall, WorkflowCall, is_call
 from stepwell._decorated import Task, Workflow
 from stepwell_queue.clock import Clock, Ids, RandomIds, SystemClock
 from stepwell_queue.errors import StepwellError
+from stepwell_queue.tcp.access import Access
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Definition, Seconds, registry
@@ -46,12 +47,15 @@ _AS_IT_IS = (None,) * 5
 class Stepwell(Operations):
     """Durable workflows and tasks in one store.
 
-    `store`: a path, or "sqlite:///…". `lifespan`: a function of
-    the app that returns an async context manager around each worker's life; None = none.
-    `include`: the modules whose code its workers serve; None = all that is registered.
-    `durability`: "full" survives power loss, "process" survives `kill -9`. `max_value_size`: bytes
-    of one encoded value. `retention`: None = ended runs are kept. `clock` and `ids`: None = the
-    system's. Constructing does no I/O; `async with` opens it, and may do so again after closing.
+    `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".
+    `lifespan`: a function of the app that returns an async context manager around each worker's
+    life; None = none. `include`: the modules whose code its workers serve; None = all that is
+    registered. `durability`: "full" survives power loss, "process" survives `kill -9`; None =
+    "full" for a file, and for a server what that was told. `max_value_size`: bytes of one encoded
+    value. `retention`: None = ended runs are kept. `access`: what lets this app in to a server;
+    None = as the environment says. `timeout`: seconds that a server may take to answer. `clock` and
+    `ids`: None = the system's. Constructing does no I/O; `async with` opens it, and may do so again
+    after closing.
     """
 
     def __init__(
@@ -60,14 +64,23 @@ class Stepwell(Operations):
         *,
         lifespan: Lifespan | None = None,
         include: Iterable[ModuleType | str] | None = None,
-        durability: Durability = "full",
+        durability: Durability | None = None,
         max_value_size: int = DEFAULT_VALUE_SIZE,
         retention: Retention | None = None,
+        access: Access | None = None,
+        timeout: Seconds = 30.0,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
         self.settings = Settings(
-            store, lifespan, module_names(include), durability, max_value_size, retention
+            store,
+            lifespan,
+            module_names(include),
+            durability,
+            max_value_size,
+            retention,
+            access,
+            timeout,
         )
         self._clock = SystemClock() if clock is None else clock
         self._ids = RandomIds(self._clock) if ids is None else ids
@@ -96,6 +109,8 @@ class Stepwell(Operations):
                 durability=self.settings.durability,
                 clock=self._clock,
                 ids=self._ids,
+                access=self.settings.access,
+                timeout=self.settings.timeout_seconds,
             )
         except BaseException:
             self._exit = None

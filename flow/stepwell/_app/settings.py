@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stepwell import _options as check
 from stepwell_queue.errors import StepwellError
+from stepwell_queue.tcp.access import Access
 from stepwell_runtime.definitions import Seconds
 
 if TYPE_CHECKING:
@@ -54,15 +55,20 @@ class Settings:
     store: str | Path
     lifespan: Lifespan | None
     include: frozenset[str] | None
-    durability: Durability
+    durability: Durability | None
     max_value_size: int
     retention: Retention | None
+    access: Access | None
+    timeout: Seconds
 
     def __post_init__(self) -> None:
         store: Any = self.store
         if not isinstance(store, (str, Path)) or not str(store):
             raise TypeError(f"a store is a path or a URL, such as 'orders.db', not {store!r}")
-        check.one_of(self.durability, "durability", ("full", "process"))
+        if self.durability is not None:
+            check.one_of(self.durability, "durability", ("full", "process"))
+        if not check.span(self.timeout, "timeout"):
+            raise ValueError("timeout= must be more than 0 seconds: a server needs time to answer")
         check.whole(self.max_value_size, "max_value_size", 1024, LARGEST_VALUE)
         if self.lifespan is not None and not callable(self.lifespan):
             raise TypeError(
@@ -72,6 +78,14 @@ class Settings:
         retention: Any = self.retention
         if retention is not None and not isinstance(retention, Retention):
             raise TypeError(f"retention= takes Retention(age=…, count=…), not {retention!r}")
+        access: Any = self.access
+        if access is not None and not isinstance(access, Access):
+            raise TypeError(f"access= takes Access(token=…, …), not {type(access).__name__}")
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The timeout in seconds."""
+        return check.span(self.timeout, "timeout") or 0.0
 
 
 def module_names(include: Iterable[ModuleType | str] | None) -> frozenset[str] | None:

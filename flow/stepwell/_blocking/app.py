@@ -21,6 +21,7 @@ from stepwell._blocking.waiting import Work, outcome, running_loop, submit, wait
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.errors import StepwellError
+from stepwell_queue.tcp.access import Access
 from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Seconds
 
@@ -52,9 +53,11 @@ class BlockingStepwell(BlockingCalls):
         *,
         lifespan: Lifespan | None = None,
         include: Iterable[ModuleType | str] | None = None,
-        durability: Durability = "full",
+        durability: Durability | None = None,
         max_value_size: int = DEFAULT_VALUE_SIZE,
         retention: Retention | None = None,
+        access: Access | None = None,
+        timeout: Seconds = 30.0,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -68,6 +71,8 @@ class BlockingStepwell(BlockingCalls):
                 durability=durability,
                 max_value_size=max_value_size,
                 retention=retention,
+                access=access,
+                timeout=timeout,
                 clock=clock,
                 ids=ids,
             )
@@ -181,7 +186,7 @@ def run(
     store: str | Path,
     id: str | None = None,
     timeout: Seconds | None = None,
-    durability: Durability = "full",
+    durability: Durability | None = None,
 ) -> R:
     """Start a call in `store`, execute it here with its children, and return its result.
 

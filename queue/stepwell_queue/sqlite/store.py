@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +18,8 @@ from stepwell_queue.contract import (
     Finding,
     Hello,
     History,
+    InboxRow,
+    Record,
     RunFilter,
     RunInfo,
     SessionEvents,
@@ -34,10 +37,11 @@ from stepwell_queue.sqlite.group import GroupCommit
 from stepwell_queue.sqlite.hub import Hub, Watcher
 from stepwell_queue.sqlite.neighbours import Neighbours
 from stepwell_queue.sqlite.presence import is_held
-from stepwell_queue.sqlite.reads import Reads
+from stepwell_queue.sqlite.reads import Reads, WorkerRow
+from stepwell_queue.sqlite.remote import RemoteSessions
 from stepwell_queue.sqlite.session import SqliteSession
-from stepwell_queue.sqlite.tx import Effects, SessionState, Target
-from stepwell_queue.sqlite.verbs_worker import Register, Release, Sweep, worker_row
+from stepwell_queue.sqlite.tx import Effects, SessionState
+from stepwell_queue.sqlite.verbs_worker import Register, Release, Sweep, targets_of, worker_row
 
 R = TypeVar("R")
 _BEAT_WAIT = 5.0  # seconds that a beat waits for the write lock
@@ -59,7 +63,7 @@ class SqliteStore:
             self._reads,
             self._hub,
             self._executor,
-            lambda dead: self._push(Sweep(dead), _ignore),
+            self._push,
         )
         self._beat = Beat(
             lambda: connect(path, "process", wait=_BEAT_WAIT),
@@ -82,6 +86,11 @@ class SqliteStore:
         )
         self.submit: Callable[..., None] = self._group.submit
         self.flush: Callable[[], None] = self._group.flush
+        self.answered: Callable[[], None] | None = None
+        """Called when the callbacks of all verbs that were answered together have been called."""
+        self.remote = RemoteSessions(
+            self._context, self._presence, self._hub, self._group.push, self._executor
+        )
         self._closed = False
         self._forked = self._left_something = False
         forks.watch(self)
@@ -97,6 +106,8 @@ class SqliteStore:
     def _after(self, effects: Effects, verbs: int, size: int) -> None:
         for session in self._context.sessions.values():
             session.events.on_answered()
+        if self.answered is not None:
+            self.answered()
         self._hub.after(effects)
         if not self._context.alone:
             self._neighbours.tell(effects)
@@ -111,10 +122,13 @@ class SqliteStore:
             lambda: self._hub.spawn(self._hub.find_lost(session)),
         )
 
-    def _is_alive(self, token: str, boot: str) -> bool:
-        if token == self._context.token:
-            return True
-        return boot == self._context.boot and is_held(token) is not False
+    def _is_alive(self, row: WorkerRow) -> bool:
+        if row.token == self._context.token:
+            return not row.key or self.remote.is_alive(row.worker)
+        held = is_held(row.token)
+        if row.key:  # an idle lease is not written, but its server knows
+            held = held or row.until > time.monotonic()
+        return row.boot == self._context.boot and held is not False
 
     async def do(self, verb: Verb[R]) -> R:
         return await self._answer(verb, self.submit)
@@ -126,34 +140,20 @@ class SqliteStore:
 
     async def open_session(self, hello: Hello, events: SessionEvents) -> SqliteSession:
         self._check_open()
-        targets = frozenset(
-            Target(queue, name.kind, name.name, name.version)
-            for queue in hello.queues
-            for name in hello.serves
-        )
+        targets = targets_of(hello.queues, hello.serves)
         await self._neighbours.refresh()
         await self._answer(Sweep(frozenset()), self._group.push)
+        await self._answer(self._neighbours.sweep_remote(), self._group.push)
         row = worker_row(hello, self._context)
         worker, numbered = await self._answer(Register(row, targets), self._group.push)
-        state = SessionState(worker, row, numbered, events)
-        # replaced, never changed: the writer thread may be going through it
-        self._context.sessions = {**self._context.sessions, worker: state}
-        if self._context.next_due != float("inf"):
-            self._hub.arm(self._context.next_due)
+        self._hub.enter(SessionState(worker, row, numbered, events))
         return SqliteSession(worker, self._end_session)
 
     async def _end_session(self, worker: int) -> None:
         if worker not in self._context.sessions or self._closed:
             return
-        self._drop_session(worker)
+        self._hub.leave(worker)
         await self._answer(Release(worker), self._group.push)
-        if not self._context.sessions:
-            self._hub.disarm()
-
-    def _drop_session(self, worker: int) -> None:
-        self._context.sessions = {
-            other: state for other, state in self._context.sessions.items() if other != worker
-        }
 
     async def info(self, id: str) -> RunInfo | None:
         self._check_open()
@@ -168,6 +168,11 @@ class SqliteStore:
         self._check_open()
         return self._hub.watch(id, done)
 
+    def holder(self, run: int) -> int | None:
+        """Return the worker of this process, or of its clients, that holds a run."""
+        held = self._hub.held.get(run)
+        return None if held is None else held[1]
+
     def forget(self, watcher: Watcher) -> None:
         self._hub.forget(watcher)
 
@@ -178,6 +183,19 @@ class SqliteStore:
     async def history(self, id: str) -> History | None:
         self._check_open()
         return await self._reads.history(id)
+
+    async def journal_page(self, run: int, seq: int, size: int) -> tuple[list[Record], bool]:
+        """Read records from `seq` on, and whether there are more.
+
+        At least one, if there is one, and at most about `size` bytes of values.
+        """
+        self._check_open()
+        return await self._reads.journal_page(run, seq, size)
+
+    async def inbox_page(self, run: int, after: int, size: int) -> tuple[list[InboxRow], bool]:
+        """Read what a run has not absorbed, after that number, as `journal_page` does."""
+        self._check_open()
+        return await self._reads.inbox_page(run, after, size)
 
     async def workers(self) -> list[WorkerInfo]:
         self._check_open()
@@ -198,10 +216,12 @@ class SqliteStore:
         if self._closed or self._forked:
             return
         self._closed = True
+        self.remote.stop()
         released: list[object] = []
-        for worker in list(self._context.sessions):
-            self._drop_session(worker)
-            self._group.push(Release(worker), released.append)
+        for worker, session in list(self._context.sessions.items()):
+            self._context.leave(worker)
+            if session.heard is None:
+                self._group.push(Release(worker), released.append)
         await self._group.close()
         self._left_something = any(isinstance(one, Exception) for one in released)
         self._neighbours.close()
@@ -264,7 +284,3 @@ async def open_sqlite(
     store = SqliteStore(path, durability, files)
     await store.join()
     return store
-
-
-def _ignore(answer: object) -> None:
-    """What a sweep changed is told like any other effect."""

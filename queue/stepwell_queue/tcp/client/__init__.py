@@ -1,0 +1,1 @@
+"""The client: implements `Store` on a server."""

@@ -1,0 +1,446 @@
+"""A store that a server keeps: what is said to it goes over TCP, and it behaves like the file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from stepwell_queue.clock import Ids
+from stepwell_queue.contract import (
+    Append,
+    Ask,
+    CancelRun,
+    Claim,
+    Claimed,
+    ClaimResult,
+    Ended,
+    Finding,
+    Finish,
+    Hello,
+    History,
+    InboxRow,
+    Park,
+    Prune,
+    Record,
+    Reschedule,
+    RunFilter,
+    RunInfo,
+    SendSignal,
+    SessionEvents,
+    Settle,
+    Start,
+    Started,
+    StartMany,
+    Verb,
+    WorkerInfo,
+    born,
+)
+from stepwell_queue.errors import StepwellError, StoreUnavailable
+from stepwell_queue.sqlite.check import MAX_BYTES, WEIGHTS, refuse
+from stepwell_queue.sqlite.group import MAX_WAITING
+from stepwell_queue.tcp.access import Access, Address
+from stepwell_queue.tcp.client.beat import Beats
+from stepwell_queue.tcp.client.link import FOREVER, Done, Link
+from stepwell_queue.tcp.client.session import TcpSession
+from stepwell_queue.tcp.protocol import (
+    CloseSession,
+    Closing,
+    Dropped,
+    Event,
+    Examine,
+    Forget,
+    GetHistory,
+    GetInbox,
+    GetInfo,
+    GetJournal,
+    Jobs,
+    ListRuns,
+    ListWorkers,
+    Lost,
+    Ping,
+    Pushed,
+    Ready,
+    Request,
+    Told,
+    WaitEnded,
+)
+
+_log = logging.getLogger("stepwell.store")
+
+R = TypeVar("R")
+T = TypeVar("T")
+_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim))
+_PLAIN: Final = frozenset((Append, Finish, Settle, Reschedule, SendSignal))  # answered by nil
+_NOTHING: Final[dict[int, int]] = {}
+
+
+class PingAnswer(msgspec.Struct, frozen=True):
+    """What a server says of itself, and how long it took."""
+
+    version: str
+    durability: str
+    seconds: float
+    workers: int
+
+
+class TcpStore:
+    """Implements `Store` on one server."""
+
+    def __init__(self, address: Address, access: Access, ids: Ids, timeout: float) -> None:
+        self._client = ids.run_id()
+        self._address, self._access = address, access
+        self._loop = asyncio.get_running_loop()
+        self._sessions: dict[int, TcpSession] = {}
+        self._number = 0
+        self._beats: Beats | None = None
+        self._link = Link(
+            address,
+            access,
+            self._client,
+            timeout=timeout,
+            on_event=self._on_event,
+            on_answered=self._on_answered,
+            reintroduce=self._reintroduce,
+        )
+        self.flush: Callable[[], None] = self._link.flush
+        self._waiters: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Connect. Raises StoreUnavailable, StoreRefused."""
+        await self._link.open()
+
+    # --- verbs ---
+
+    def submit(self, verb: Verb[R], done: Callable[[R | Exception], None]) -> None:
+        link, kind = self._link, type(verb)
+        weigh = WEIGHTS.get(kind)
+        weight = -1 if weigh is None else weigh(verb)
+        if not 0 <= weight <= MAX_BYTES:
+            refuse(verb, weight)
+        if link.closed_because is not None:
+            raise StoreUnavailable(link.closed_because)
+        if kind in _KEPT:
+            expires = FOREVER
+        elif link.bytes > MAX_WAITING:
+            raise StoreUnavailable(
+                f"{link.bytes} bytes wait to be answered by {self._address}, and the limit is "
+                f"{MAX_WAITING}: await some of what was submitted before submitting more"
+            )
+        else:
+            expires = link.deadline()
+        request: Any = verb
+        heard: Any = done
+        if kind not in _PLAIN:
+            if kind is Claim:
+                request = replace(request, live=_NOTHING)  # the server knows what is kept
+            heard = _ANSWERS[kind](self, request, done)
+        link.ask(request, heard, weight, expires)
+
+    async def do(self, verb: Verb[R]) -> R:
+        answer: asyncio.Future[R] = self._loop.create_future()
+        self.submit(verb, partial(_settle, answer))
+        return await answer
+
+    def _on_answered(self) -> None:
+        for session in self._sessions.values():
+            session.events.on_answered()
+
+    def claimed(self, number: int, done: Done, jobs: Jobs | Exception) -> None:
+        """Hand on what a claim found, as far as it has come."""
+        session = self._sessions.get(number)
+        if isinstance(jobs, Exception):
+            done(jobs)
+        elif session is None:  # it was closed meanwhile, and the server has taken them back
+            done(ClaimResult([], False, False))
+        else:
+            done(session.whole(jobs))
+            self._fetch(session, jobs)
+
+    # --- runs that come in parts ---
+
+    def _fetch(self, session: TcpSession, jobs: Jobs) -> None:
+        for claimed in jobs.runs:
+            if claimed.run in jobs.cut:
+                self._spawn(self._fetch_rest(session, claimed))
+
+    async def _fetch_rest(self, session: TcpSession, claimed: Claimed) -> None:
+        journal = await self._rest_of_journal(claimed.run, claimed.journal)
+        inbox = list(claimed.inbox)
+        more = True
+        while more:
+            after = inbox[-1].id if inbox else 0
+            rows, more = await self._get(
+                GetInbox(claimed.run, after), tuple[list[InboxRow], bool], FOREVER
+            )
+            inbox += rows
+        whole = session.arrived(replace(claimed, journal=journal, inbox=inbox))
+        if whole is not None:
+            session.events.on_claimed(ClaimResult([whole], False, False))
+            session.events.on_answered()
+
+    async def _rest_of_journal(self, run: int, begun: Sequence[Record]) -> list[Record]:
+        journal, more = list(begun), True
+        while more:
+            seq = journal[-1].seq + 1 if journal else 0
+            records, more = await self._get(
+                GetJournal(run, seq), tuple[list[Record], bool], FOREVER
+            )
+            journal += records
+        return journal
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- sessions ---
+
+    async def open_session(self, hello: Hello, events: SessionEvents) -> TcpSession:
+        self._check_open()
+        if self._beats is None:
+            self._beats = Beats(
+                self._address,
+                self._access,
+                self._client,
+                every=lambda: self._link.welcome.lease / 3,
+                unknown=self._on_unknown,
+            )
+        self._number += 1
+        key = f"{self._client}/{self._number}"
+        session = TcpSession(self._number, key, hello, events, self._dropped, self._end_session)
+        self._sessions[session.number] = session
+        try:
+            await self._get(session.introduction(), list[int])
+        except BaseException:
+            self._sessions.pop(session.number, None)
+            raise
+        self._beats.add(key)
+        session.known = True
+        return session
+
+    def _reintroduce(self) -> None:
+        for session in self._sessions.values():
+            if session.known:
+                if session.introducing is not None:  # what it says of itself is out of date
+                    self._link.forget(session.introducing)
+                done = _decoded(list[int], partial(self._introduced, session))
+                session.introducing = self._link.ask(session.introduction(), done, 0, FOREVER)
+
+    def _introduced(self, session: TcpSession, answer: list[int] | Exception) -> None:
+        session.introducing = None
+        if isinstance(answer, Exception):
+            _log.error("%s does not take a worker back: %s", self._address, answer)
+            session.lose(list(session.events.holds()))
+        elif answer:
+            session.lose(answer)
+
+    def _on_unknown(self, keys: list[str]) -> None:
+        """On the thread of the beats: the server has given up a session, and must be told anew."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            self._loop.call_soon_threadsafe(self._link.hang_up)
+
+    def _dropped(self, number: int, run: int) -> None:
+        self._link.note(Dropped(number, run))
+
+    async def _end_session(self, session: TcpSession) -> None:
+        if self._beats is not None:
+            self._beats.remove(session.key)
+        try:
+            if self._link.closed_because is None:
+                await self._get(CloseSession(session.number), None)
+        finally:
+            self._sessions.pop(session.number, None)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Closing):
+            _log.warning("%s is closing the connection: %s", self._address, event.reason)
+            return
+        session = self._sessions.get(event.session)
+        if session is None:
+            return
+        match event:
+            case Ready():
+                session.events.on_ready()
+            case Told(rows=rows):
+                session.tell(rows)
+            case Lost(runs=runs):
+                session.lose(runs)
+            case Pushed(jobs=jobs):
+                session.events.on_claimed(session.whole(jobs))
+                session.events.on_answered()
+                self._fetch(session, jobs)
+
+    # --- reads ---
+
+    async def _get(self, request: Request, type: Any, expires: float | None = None) -> Any:
+        """Ask and wait; `expires` None = as long as a request may take."""
+        self._check_open()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        until = self._link.deadline() if expires is None else expires
+        number = self._link.ask(request, _decoded(type, partial(_settle, answer)), 0, until)
+        waits = isinstance(request, WaitEnded)
+        if waits:
+            self._waiters.add(answer)
+        try:
+            return await answer
+        finally:
+            self._waiters.discard(answer)
+            if self._link.forget(number) and waits:
+                self._link.note(Forget(number))
+
+    async def info(self, id: str) -> RunInfo | None:
+        found: RunInfo | None = await self._get(GetInfo(id), RunInfo)
+        return found
+
+    async def wait_ended(self, id: str) -> Ended:
+        ended: Ended = await self._get(WaitEnded(id), Ended, FOREVER)
+        return ended
+
+    async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
+        found: list[RunInfo] = []
+        while True:
+            rest = filter if not found else _rest(filter, found)
+            page: list[RunInfo] = await self._get(ListRuns(rest), list[RunInfo])
+            found += page
+            if not page or len(found) >= filter.limit:
+                return found
+
+    async def history(self, id: str) -> History | None:
+        history: History | None = await self._get(GetHistory(id), History)
+        if history is None:
+            return None
+        return replace(
+            history, journal=await self._rest_of_journal(history.run.run, history.journal)
+        )
+
+    async def workers(self) -> list[WorkerInfo]:
+        workers: list[WorkerInfo] = await self._get(ListWorkers(), list[WorkerInfo])
+        return workers
+
+    async def doctor(self) -> list[Finding]:
+        findings: list[Finding] = await self._get(Examine(), list[Finding])
+        return findings
+
+    async def ping(self) -> PingAnswer:
+        """Return what the server says of itself, and how long it took to answer."""
+        asked = self._loop.time()
+        await self._get(Ping(), None)
+        took = self._loop.time() - asked
+        welcome = self._link.welcome
+        return PingAnswer(welcome.release, welcome.durability, took, welcome.workers)
+
+    def _check_open(self) -> None:
+        if self._link.closed_because is not None:
+            raise StoreUnavailable(self._link.closed_because)
+
+    async def close(self) -> None:
+        """Have what was submitted answered, then hang up. Verbs submitted later are refused."""
+        for task in list(self._tasks):
+            task.cancel()
+        for waiter in list(self._waiters):
+            waiter.cancel()
+        if self._link.closed_because is None:
+            for session in list(self._sessions.values()):
+                self._link.ask(CloseSession(session.number), _ignore, 0, FOREVER)
+        await self._link.close()
+        if self._beats is not None:
+            self._beats.stop()
+
+
+async def open_tcp(address: Address, access: Access, *, ids: Ids, timeout: float) -> TcpStore:
+    """Connect to a server. Raises StoreUnavailable, StoreRefused, ValueError."""
+    store = TcpStore(address, access, ids, timeout)
+    await store.open()
+    return store
+
+
+def _rest(filter: RunFilter, found: list[RunInfo]) -> RunFilter:
+    return replace(filter, after=found[-1].run, limit=filter.limit - len(found))
+
+
+def _settle(answer: asyncio.Future[R], result: object) -> None:
+    if answer.done():
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(cast("R", result))
+
+
+def _ignore(answer: object) -> None:
+    """The server releases what is left, in any case."""
+
+
+def _decoded(type: Any, done: Done) -> Done:
+    """Return a callback that hands on the value of an answer as this type; None: there is none."""
+    return done if type is None else partial(_hand_on, _decoder(type), done)
+
+
+@functools.cache
+def _decoder(type: Any) -> Callable[[Any], object]:
+    return msgspec.msgpack.Decoder(type).decode
+
+
+def _hand_on(decode: Callable[[Any], object], done: Done, value: object) -> None:
+    """Nothing and exceptions are handed on as they are."""
+    if value is not None and not isinstance(value, Exception):
+        try:
+            value = decode(value)
+        except msgspec.DecodeError as error:
+            value = StepwellError(f"the answer of the server cannot be read: {error}")
+    done(value)
+
+
+# What a verb answers, if it is not just done: how the value becomes what `done` is to get.
+
+
+def _number(store: TcpStore, verb: Any, done: Done) -> Done:
+    return _decoded(int, done)
+
+
+def _started_many(store: TcpStore, verb: Any, done: Done) -> Done:
+    return _decoded(list[Started], done)
+
+
+def _started(store: TcpStore, verb: Start, done: Done) -> Done:
+    def heard(answer: tuple[int, bool, int, bool] | Exception) -> None:
+        if isinstance(answer, Exception):
+            done(answer)
+            return
+        run, created, status, taken = answer
+        claimed = born(run, verb.run) if taken else None
+        done(Started(run, verb.run.id, created, status, claimed))
+
+    return _decoded(tuple[int, bool, int, bool], heard)
+
+
+def _parked(store: TcpStore, verb: Any, done: Done) -> Done:
+    return _decoded(list[InboxRow], partial(_rows, done))
+
+
+def _rows(done: Done, answer: list[InboxRow] | Exception | None) -> None:
+    done(() if answer is None else answer)
+
+
+def _claim(store: TcpStore, verb: Claim, done: Done) -> Done:
+    return _decoded(Jobs, partial(store.claimed, verb.worker, done))
+
+
+_ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
+    Start: _started,
+    StartMany: _started_many,
+    CancelRun: _number,
+    Ask: _number,
+    Prune: _number,
+    Park: _parked,
+    Claim: _claim,
+}

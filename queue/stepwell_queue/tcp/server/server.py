@@ -1,0 +1,243 @@
+"""The server: owns the file, lets clients in, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from importlib import metadata
+from typing import Any, Final
+
+from stepwell_queue.clock import Clock, Ids
+from stepwell_queue.sqlite.remote import RemoteHello
+from stepwell_queue.sqlite.store import SqliteStore, open_sqlite
+from stepwell_queue.tcp.protocol import VERSION, Closing, OpenSession, Welcome
+from stepwell_queue.tcp.server.config import ServerConfig
+from stepwell_queue.tcp.server.connection import GREET_WITHIN, Connection
+from stepwell_queue.tcp.server.jobs import RemoteWorker
+
+_log = logging.getLogger("stepwell.server")
+_ROOM: Final = 256 * 1024 * 1024
+"""Bytes of large frames that all connections together may be sending."""
+_TICK: Final = 1.0
+_BACKLOG: Final = 512
+
+
+class Server:
+    """Serves one store to many connections."""
+
+    def __init__(self, config: ServerConfig, store: SqliteStore) -> None:
+        self.config, self.store = config, store
+        self._loop = asyncio.get_running_loop()
+        self._connections: set[Connection] = set()
+        self._sessions: dict[str, tuple[Connection, RemoteWorker]] = {}
+        self._talkers: list[Connection] = []
+        self._scheduled = False
+        self._room = _ROOM
+        self._queue: deque[Connection] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        self._stopping = False
+        self._listener: asyncio.Server
+        store.answered = self._flush
+        self._release = metadata.version("stepwell")
+
+    async def listen(self) -> None:
+        """Begin to let clients in. Raises OSError, ValueError."""
+        context = self.config.context()
+        self._listener = await self._loop.create_server(
+            lambda: Connection(self),
+            self.config.host,
+            self.config.port,
+            ssl=context,
+            ssl_handshake_timeout=GREET_WITHIN if context else None,
+            backlog=_BACKLOG,
+        )
+        self._ticker = self._loop.call_later(_TICK, self._tick)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        return host, port
+
+    def welcome(self) -> Welcome:
+        config = self.config
+        return Welcome(
+            VERSION, (), self._release, config.durability, config.lease, len(self._sessions)
+        )
+
+    async def stop(self, grace: float = 10.0) -> None:
+        """Take no more requests, answer those that are there within `grace` seconds, and close."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._listener.close()
+        for _, worker in self._sessions.values():
+            worker.detach()
+        for connection in list(self._connections):
+            connection.stop_reading()
+        try:
+            async with asyncio.timeout(grace):
+                while any(connection.busy for connection in self._connections):
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            _log.warning("some requests were not answered within %g seconds", grace)
+        for connection in list(self._connections):
+            connection.tell(Closing("the server is stopping"))
+            connection.flush()
+            connection.finish()
+        await self._until_gone()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.store.close()
+
+    async def _until_gone(self) -> None:
+        try:
+            async with asyncio.timeout(GREET_WITHIN):
+                while self._connections:
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+
+    # --- connections ---
+
+    def joined(self, connection: Connection) -> bool:
+        """Note a connection; False if there are too many, or the server is stopping."""
+        full = len(self._connections) >= self.config.max_connections
+        self._connections.add(connection)
+        return not full and not self._stopping
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        for worker in connection.sessions.values():
+            worker.detach()
+            if self._sessions.get(worker.key) == (connection, worker):
+                del self._sessions[worker.key]
+                self.store.remote.detach(worker.key)
+        connection.sessions.clear()
+        self._empty.set()
+
+    def has_something(self, connection: Connection) -> None:
+        """Send it in this turn of the loop: after the batch that is being told, or else soon."""
+        self._talkers.append(connection)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush_late)
+
+    def _flush_late(self) -> None:
+        self._scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
+        talkers, self._talkers = self._talkers, []
+        for connection in talkers:
+            connection.flush()
+        if self._stopping:
+            self._empty.set()
+
+    def reserve(self, connection: Connection, size: int) -> bool:
+        """Take room for a large frame; False = wait for `go_on`."""
+        if self._queue and connection is not self._queue[0]:
+            if connection not in self._queue:
+                self._queue.append(connection)
+            return False
+        if size > self._room:
+            if connection not in self._queue:
+                self._queue.append(connection)
+            return False
+        if self._queue:
+            self._queue.popleft()
+        self._room -= size
+        return True
+
+    def release(self, connection: Connection, size: int) -> None:
+        """Give room back; with 0, say only that this connection waits for none."""
+        if connection.closing and connection in self._queue:
+            self._queue.remove(connection)
+        self._room += size
+        if self._queue and (size or connection.closing):
+            self._loop.call_soon(self._queue[0].go_on)
+
+    def _tick(self) -> None:
+        self._ticker = self._loop.call_later(_TICK, self._tick)
+        now = self._loop.time()
+        for connection in list(self._connections):
+            connection.tick(now)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- sessions ---
+
+    async def open_session(
+        self, connection: Connection, worker: RemoteWorker, request: OpenSession
+    ) -> list[int]:
+        """Register a worker, or attach one that comes back; returns what it holds no longer."""
+        before = self._sessions.pop(worker.key, None)
+        if before is not None:
+            # Nothing more may be claimed for the connection that it left behind.
+            old, left = before
+            left.detach()
+            old.sessions.pop(left.number, None)
+            self.store.remote.detach(worker.key)
+        self._sessions[worker.key] = (connection, worker)
+        connection.sessions[worker.number] = worker
+        worker.attach(connection)
+        hello = RemoteHello(worker.key, request.host, request.pid, request.hello, request.holds)
+        try:
+            opened = await self.store.remote.open(hello, worker, lambda: self._lapsed(worker.key))
+        except BaseException:
+            worker.detach()
+            connection.sessions.pop(worker.number, None)
+            if self._sessions.get(worker.key) == (connection, worker):
+                del self._sessions[worker.key]
+            raise
+        worker.worker = opened.worker
+        if self._sessions.get(worker.key) is None:  # the connection broke meanwhile
+            self.store.remote.detach(worker.key)
+        worker.on_ready()
+        return opened.lost
+
+    async def close_session(self, worker: RemoteWorker) -> None:
+        worker.detach()
+        self._sessions.pop(worker.key, None)
+        await self.store.remote.close(worker.key)
+
+    def _lapsed(self, key: str) -> None:
+        found = self._sessions.pop(key, None)
+        if found is not None:
+            connection, worker = found
+            worker.detach()
+            connection.sessions.pop(worker.number, None)
+            connection.hang_up("a worker on it has shown no life for as long as its lease")
+
+
+async def open_server(config: ServerConfig, *, clock: Clock, ids: Ids) -> Server:
+    """Open the store and listen.
+
+    Raises ValueError for settings that cannot be, OSError if the port is taken, StoreRefused if the
+    file cannot be used or another server serves it.
+    """
+    config.check()
+    store = await open_sqlite(
+        config.store, durability=config.durability, clock=clock, ids=ids, lease=config.lease
+    )
+    try:
+        await store.remote.adopt()
+        server = Server(config, store)
+        await server.listen()
+    except BaseException:
+        await store.close()
+        raise
+    return server
