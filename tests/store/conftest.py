@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell_queue import StoreUnavailable
+from stepwell_queue import Clock, StoreUnavailable, SystemClock
+from tests.serving import serving
 from tests.store.kit import Bench, ManualClock, open_bench
 
 
@@ -21,15 +22,25 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
-@pytest.fixture(params=["full", "process"])
+@pytest.fixture(params=["full", "process", "tcp"])
 async def bench(request: pytest.FixtureRequest, path: Path) -> AsyncIterator[Bench]:
     """An open store; at the end its invariants must hold."""
-    durability: Any = request.param
-    bench = await open_bench(path, durability=durability)
-    yield bench
-    with contextlib.suppress(StoreUnavailable):  # the test has closed it
-        assert await bench.store.doctor() == []
-    await bench.store.close()
+    async with _open(path, request.param, SystemClock()) as bench:
+        yield bench
+
+
+@contextlib.asynccontextmanager
+async def _open(path: Path, how: Any, clock: Clock) -> AsyncIterator[Bench]:
+    async with contextlib.AsyncExitStack() as stack:
+        if how == "tcp":
+            server = await stack.enter_async_context(serving(path, clock=clock))
+            bench = await open_bench(path, clock=clock, server=server)
+        else:
+            bench = await open_bench(path, clock=clock, durability=how)
+        yield bench
+        with contextlib.suppress(StoreUnavailable):  # the test has closed it
+            assert await bench.store.doctor() == []
+        await bench.store.close()
 
 
 @pytest.fixture
@@ -37,10 +48,10 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-async def timed(path: Path, clock: ManualClock) -> AsyncIterator[Bench]:
+@pytest.fixture(params=["process", "tcp"])
+async def timed(
+    request: pytest.FixtureRequest, path: Path, clock: ManualClock
+) -> AsyncIterator[Bench]:
     """An open store on a clock that the test moves."""
-    bench = await open_bench(path, clock=clock)
-    yield bench
-    assert await bench.store.doctor() == []
-    await bench.store.close()
+    async with _open(path, request.param, clock) as bench:
+        yield bench

@@ -33,6 +33,8 @@ from stepwell_queue import (
     SystemClock,
     open_store,
 )
+from stepwell_queue.tcp.server import Server
+from tests.serving import url_of
 
 DIGEST = b"sig." + b"arguments..."
 WORKFLOW = Identity(Kind.WORKFLOW, "checkout", 1)
@@ -210,9 +212,13 @@ async def open_bench(
     durability: Durability = "process",
     clock: Clock | None = None,
     lease: float = 15.0,
+    server: Server | None = None,
 ) -> Bench:
+    """Open the file, or be a client of the server that has it open."""
     clock = clock or SystemClock()
-    store = await open_store(
-        path, durability=durability, clock=clock, ids=RandomIds(clock), lease=lease
-    )
+    ids = RandomIds(clock)
+    if server is None:
+        store = await open_store(path, durability=durability, clock=clock, ids=ids, lease=lease)
+    else:
+        store = await open_store(url_of(server), clock=clock, ids=ids)
     return Bench(store, clock, path)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from stepwell_queue import Start, StoreUnavailable
-from tests.store.kit import Bench
+from tests.store.kit import Bench, open_bench
 
 pytestmark = pytest.mark.anyio
 
@@ -17,16 +18,18 @@ def ignored(answer: object) -> None:
     """What the other submits answer is looked at."""
 
 
-async def test_what_waits_is_committed_and_answered_without_another_turn(timed: Bench) -> None:
+async def test_what_waits_is_committed_and_answered_without_another_turn(path: Path) -> None:
+    bench = await open_bench(path, durability="process")
     answers: list[object] = []
-    timed.store.submit(Start(timed.new("first")), answers.append)
-    timed.store.submit(Start(timed.new("second")), answers.append)
+    bench.store.submit(Start(bench.new("first")), answers.append)
+    bench.store.submit(Start(bench.new("second")), answers.append)
     assert answers == []
-    timed.store.flush()
+    bench.store.flush()
     assert [type(answer).__name__ for answer in answers] == ["Started", "Started"]
-    timed.store.flush()  # nothing waits
-    await timed.start("third")
+    bench.store.flush()  # nothing waits
+    await bench.start("third")
     assert len(answers) == 2
+    await bench.store.close()
 
 
 async def test_a_flush_leaves_what_comes_after_it_to_the_next_turn(bench: Bench) -> None:

@@ -57,7 +57,6 @@ async def test_odd_file_names_work(tmp_path: Path, name: str) -> None:
         ("sqlite:///:memory:", "nothing would survive"),
         ("", "name of a file"),
         ("sqlite://host/runs.db", "sqlite:////var"),
-        ("tcp://localhost:1234", "not available in this version"),
         ("postgresql://localhost/db", "not available in this version"),
         ("mysql://localhost/db", "unknown address"),
     ],

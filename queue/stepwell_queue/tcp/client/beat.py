@@ -28,6 +28,7 @@ class Beats:
         address: Address,
         access: Access,
         client: str,
+        context: ssl.SSLContext | None,
         *,
         every: Callable[[], float],
         unknown: Callable[[list[str]], None],
@@ -38,7 +39,7 @@ class Beats:
         """
         self._address, self._access, self._client = address, access, client
         self._every, self._unknown = every, unknown
-        self._context = access.context(address)
+        self._context = context
         self._lock = threading.Condition()
         self._keys: set[str] = set()
         self._socket: socket.socket | None = None

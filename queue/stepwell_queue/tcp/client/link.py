@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -64,7 +65,7 @@ class Link:
     ) -> None:
         """`reintroduce` asks what a new connection must be told before all else is said again."""
         self.address, self._access, self._client = address, access, client
-        self._context = access.context(address)
+        self.context: ssl.SSLContext | None = None
         self._timeout, self._on_event, self._on_answered = timeout, on_event, on_answered
         self._reintroduce = reintroduce
         self._loop = asyncio.get_running_loop()
@@ -86,6 +87,7 @@ class Link:
 
     async def open(self) -> None:
         """Connect for the first time. Raises StoreUnavailable, StoreRefused."""
+        self.context = await asyncio.to_thread(self._access.context, self.address)
         try:
             await self._connect()
         except StoreRefused as refused:
@@ -102,7 +104,7 @@ class Link:
         try:
             async with asyncio.timeout(_CONNECT_WITHIN):
                 await self._loop.create_connection(
-                    lambda: channel, self.address.host, self.address.port, ssl=self._context
+                    lambda: channel, self.address.host, self.address.port, ssl=self.context
                 )
                 self.welcome = await channel.welcome
         except BaseException:
@@ -250,10 +252,8 @@ class Link:
         entry = self.waiting.pop(outbox[0][0], None)
         if entry is not None:
             self.bytes -= entry.weight
-            self._call(
-                entry,
-                ValueError(f"{_name(entry.request)} cannot be sent to {self.address}: {error}"),
-            )
+            error.add_note(f"{_name(entry.request)} could not be sent to {self.address}")
+            self._call(entry, error)
 
     # --- answers ---
 

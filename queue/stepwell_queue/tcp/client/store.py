@@ -79,7 +79,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 _KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim))
 _PLAIN: Final = frozenset((Append, Finish, Settle, Reschedule, SendSignal))  # answered by nil
-_NOTHING: Final[dict[int, int]] = {}
 
 
 class PingAnswer(msgspec.Struct, frozen=True):
@@ -140,8 +139,6 @@ class TcpStore:
         request: Any = verb
         heard: Any = done
         if kind not in _PLAIN:
-            if kind is Claim:
-                request = replace(request, live=_NOTHING)  # the server knows what is kept
             heard = _ANSWERS[kind](self, request, done)
         link.ask(request, heard, weight, expires)
 
@@ -211,6 +208,7 @@ class TcpStore:
                 self._address,
                 self._access,
                 self._client,
+                self._link.context,
                 every=lambda: self._link.welcome.lease / 3,
                 unknown=self._on_unknown,
             )
@@ -240,8 +238,10 @@ class TcpStore:
         if isinstance(answer, Exception):
             _log.error("%s does not take a worker back: %s", self._address, answer)
             session.lose(list(session.events.holds()))
-        elif answer:
-            session.lose(answer)
+        else:
+            if answer:
+                session.lose(answer)
+            session.events.on_ready()  # it may have been told while nobody listened
 
     def _on_unknown(self, keys: list[str]) -> None:
         """On the thread of the beats: the server has given up a session, and must be told anew."""

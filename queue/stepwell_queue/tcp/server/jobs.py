@@ -51,6 +51,7 @@ class RemoteWorker:
         """Claim for the worker, which asks for it; what is left of the limit becomes credit."""
         self._credit = 0
         self._announced = False
+        self._live = dict(verb.live)
         credit = verb.limit if verb.push else 0
         limit = min(verb.limit, _AT_ONCE)
         claim = Claim(self.worker, limit, self._live, verb.idle)
@@ -110,6 +111,8 @@ class RemoteWorker:
     # --- what the store tells ---
 
     def on_ready(self) -> None:
+        if not self.worker:
+            return  # whoever is being registered is going to look for itself
         if self._claiming:
             self._missed = True
         elif self._line is not None and self._credit > 0:

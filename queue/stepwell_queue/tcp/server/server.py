@@ -27,7 +27,7 @@ _BACKLOG: Final = 512
 class Server:
     """Serves one store to many connections."""
 
-    def __init__(self, config: ServerConfig, store: SqliteStore) -> None:
+    def __init__(self, config: ServerConfig, store: SqliteStore, release: str) -> None:
         self.config, self.store = config, store
         self._loop = asyncio.get_running_loop()
         self._connections: set[Connection] = set()
@@ -42,11 +42,11 @@ class Server:
         self._stopping = False
         self._listener: asyncio.Server
         store.answered = self._flush
-        self._release = metadata.version("stepwell")
+        self._release = release
 
     async def listen(self) -> None:
         """Begin to let clients in. Raises OSError, ValueError."""
-        context = self.config.context()
+        context = await asyncio.to_thread(self.config.context)
         self._listener = await self._loop.create_server(
             lambda: Connection(self),
             self.config.host,
@@ -206,7 +206,6 @@ class Server:
         worker.worker = opened.worker
         if self._sessions.get(worker.key) is None:  # the connection broke meanwhile
             self.store.remote.detach(worker.key)
-        worker.on_ready()
         return opened.lost
 
     async def close_session(self, worker: RemoteWorker) -> None:
@@ -235,7 +234,8 @@ async def open_server(config: ServerConfig, *, clock: Clock, ids: Ids) -> Server
     )
     try:
         await store.remote.adopt()
-        server = Server(config, store)
+        release = await asyncio.to_thread(metadata.version, "stepwell")
+        server = Server(config, store, release)
         await server.listen()
     except BaseException:
         await store.close()
