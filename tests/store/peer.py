@@ -11,13 +11,17 @@ from typing import Any
 
 from stepwell_queue import (
     Append,
+    Claim,
     Ended,
     Finish,
+    Hello,
     Session,
     StaleFence,
     Start,
     Status,
 )
+from stepwell_queue.sqlite.remote import RemoteHello
+from stepwell_queue.sqlite.store import SqliteStore
 from tests.store.kit import TASK, WORKFLOW, Bench, Listener, open_bench
 
 
@@ -117,6 +121,25 @@ class Peer:
             batch = range(at, min(at + 20, lives))
             done += sum(await asyncio.gather(*(life(number) for number in batch)))
         return done
+
+    async def serve(self, beating: bool = False) -> int:
+        """Become the server of the file, with one remote worker; `beating`: that beats."""
+        store = self.bench.store
+        assert isinstance(store, SqliteStore)
+        await store.remote.adopt()
+        hello = RemoteHello("key", "far-away", 1, Hello("guest", ["default"], [WORKFLOW]), {})
+        opened = await store.remote.open(hello, self.listener, lambda: None)
+        if beating:
+            self._beat(store)
+        return opened.worker
+
+    def _beat(self, store: SqliteStore) -> None:
+        store.remote.beat("key")
+        asyncio.get_running_loop().call_later(0.1, self._beat, store)
+
+    async def claim_remote(self, worker: int) -> list[list[int]]:
+        found = await self.bench.store.do(Claim(worker, 10, {}))
+        return [[run.run, run.fence] for run in found.runs]
 
     async def close_session(self) -> None:
         await self.sessions.pop().close()

@@ -26,6 +26,7 @@ from stepwell_queue.sqlite import (
     verbs_claim,
     verbs_client,
     verbs_prune,
+    verbs_remote,
     verbs_run,
     verbs_start,
     verbs_worker,
@@ -50,6 +51,10 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     verbs_worker.Release: verbs_worker.release,
     verbs_worker.Promote: verbs_worker.promote,
     verbs_worker.Sweep: verbs_worker.sweep,
+    verbs_remote.Adopt: verbs_remote.adopt,
+    verbs_remote.Attach: verbs_remote.attach,
+    verbs_remote.Lapse: verbs_remote.lapse,
+    verbs_remote.SweepRemote: verbs_remote.sweep_remote,
 }
 
 # Plain verbs of a kind that follow one another are applied together: which are plain, and how.

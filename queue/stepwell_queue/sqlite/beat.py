@@ -79,12 +79,15 @@ class Beat:
             return not self._stopped
 
     def _beat(self, db: sqlite3.Connection) -> None:
+        found: list[tuple[SessionState, float, int]] = []
+        db.execute("BEGIN IMMEDIATE")
         for session in list(self._context.sessions.values()):
-            until = time.monotonic() + self._context.lease
-            rows = db.execute(_BEAT, (until, session.worker)).fetchall()
-            if not rows:
-                continue
+            until = session.lease_end(time.monotonic(), self._context.lease)
+            for (swept,) in db.execute(_BEAT, (until, session.worker)).fetchall():
+                found.append((session, until, swept))
+        db.execute("COMMIT")
+        for session, until, swept in found:
             session.until = until
-            if rows[0][0] != session.swept:
-                session.swept = rows[0][0]
+            if swept != session.swept:
+                session.swept = swept
                 self._swept(session)

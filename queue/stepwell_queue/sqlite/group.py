@@ -23,6 +23,7 @@ from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.apply import Busy, Outage
 from stepwell_queue.sqlite.check import MAX_BYTES, SMALL, WEIGHTS, refuse
 from stepwell_queue.sqlite.tx import Context, Effects
+from stepwell_queue.sqlite.verbs_remote import Lapse, SweepRemote
 from stepwell_queue.sqlite.verbs_worker import Promote, Release, Sweep
 from stepwell_queue.sqlite.writer import Applied, Writer
 
@@ -39,7 +40,9 @@ _INLINE_ROWS: Final = 512
 _INLINE_BYTES: Final = 1024 * 1024
 _LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than that
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
-_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release, Sweep))
+_KEPT: Final = frozenset(
+    (Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release, Sweep, Lapse, SweepRemote)
+)
 
 
 class GroupCommit:

@@ -89,6 +89,17 @@ class Hub:
             if not ready.isdisjoint(session.targets):
                 session.events.on_ready()
 
+    def enter(self, session: SessionState) -> None:
+        """A worker is here that may claim; what is due is made ready for it."""
+        self._context.enter(session)
+        if self._context.next_due != float("inf"):
+            self.arm(self._context.next_due)
+
+    def leave(self, worker: int) -> None:
+        self._context.leave(worker)
+        if not self._context.sessions:
+            self.disarm()
+
     def arm(self, due: float) -> None:
         """Have due rows promoted at this time, if a session here could care."""
         if not self._context.sessions or (self._timer is not None and self._timer_at <= due):
@@ -140,7 +151,7 @@ class Hub:
             _log.warning("looking after other processes failed: %s", error)
 
     def watch(self, id: str, done: Callable[[Ended | Exception], None]) -> Watcher:
-        """Call `done` once the run has come to rest, or with RunNotFound; once, if not forgotten."""
+        """Call `done` when the run has come to rest, or with RunNotFound; `forget` prevents it."""
         watcher = Watcher(id, done)
         run = self._held_ids.get(id)
         if run is None:

@@ -10,7 +10,7 @@ _RENEW, _REGISTER = SQL["renew"], SQL["register"]
 
 def renew(tx: Tx, session: SessionState) -> None:
     """Extend a lease that is about to be needed: an idle worker does not beat."""
-    until = tx.monotonic + tx.context.lease
+    until = session.lease_end(tx.monotonic, tx.context.lease)
     tx.execute(_RENEW, (until, session.worker))
     if tx.cursor.rowcount == 0:
         # given up for dead by a process that could not see this one's lock

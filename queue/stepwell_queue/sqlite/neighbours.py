@@ -9,11 +9,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
+from stepwell_queue.contract import AnyVerb
 from stepwell_queue.sqlite.hub import Hub
 from stepwell_queue.sqlite.presence import Presence, is_held, pid_of
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Effects
+from stepwell_queue.sqlite.verbs_remote import SweepRemote
+from stepwell_queue.sqlite.verbs_worker import Sweep
 from stepwell_queue.sqlite.wake import Mailbox, News
 
 _LOOK_EVERY = 1.0  # seconds, while another process is there
@@ -30,16 +33,16 @@ class Neighbours:
         reads: Reads,
         hub: Hub,
         executor: Executor,
-        sweep: Callable[[frozenset[str]], None],
+        push: Callable[[AnyVerb, Callable[[Any], None]], None],
     ) -> None:
         self._context, self._presence, self._reads, self._hub = context, presence, reads, hub
-        self._executor, self._sweep = executor, sweep
+        self._executor, self._push = executor, push
         self._mailbox = Mailbox(presence.socket_path, self._on_news)
         self._tokens: set[str] = set()
         self._watches: dict[str, int] = {}  # token -> pidfd
         self._tick: asyncio.TimerHandle | None = None
         self._version = -1
-        self._again = self._refreshing = self._closed = False
+        self._again = self._refreshing = self._closed = self._guarding = False
 
     async def join(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -58,6 +61,8 @@ class Neighbours:
                 self._again = False
                 key = (self._presence.token,)
                 foreign = await self._reads.rows(SQL["foreign_tokens"], key)
+                # workers of another server, whose death they outlive: nobody else may see them end
+                self._guarding = any(remote for *_, remote in foreign)
                 living, dead, pids = await self._loop.run_in_executor(
                     self._executor, self._look, foreign
                 )
@@ -67,7 +72,7 @@ class Neighbours:
                     return
                 self._note(living, pids)
                 if dead:
-                    self._sweep(frozenset(dead))
+                    self._push(Sweep(frozenset(dead)), _ignore)
                 if not self._again:
                     return
         finally:
@@ -75,8 +80,8 @@ class Neighbours:
 
     def _look(self, workers: list[Any]) -> tuple[set[str], set[str], dict[str, int]]:
         living, dead = self._presence.others()
-        for token, boot, until in workers:
-            if token in living or token in dead:
+        for token, boot, until, remote in workers:
+            if remote or token in living or token in dead:
                 continue
             held = is_held(token)
             if held is None:  # no telling: its lease decides
@@ -98,11 +103,14 @@ class Neighbours:
         for token in self._watches.keys() - living:
             self._unwatch(token)
         self._context.alone = not living
-        if living and self._tick is None:
-            self._tick = self._loop.call_later(_LOOK_EVERY, self._on_tick)
-        elif not living and self._tick is not None:
+        if not (living or self._guarding) and self._tick is not None:
             self._tick.cancel()
             self._tick = None
+        self._arm()
+
+    def _arm(self) -> None:
+        if (self._tokens or self._guarding) and self._tick is None and not self._closed:
+            self._tick = self._loop.call_later(_LOOK_EVERY, self._on_tick)
 
     def _died(self, token: str) -> None:
         self._unwatch(token)
@@ -129,10 +137,22 @@ class Neighbours:
             key = (self._presence.token,)
             expiry = (await self._reads.rows(SQL["first_expiry"], key))[0][0]
             if expiry is not None and expiry < time.monotonic():
-                self._sweep(frozenset())
+                self._push(Sweep(frozenset()), _ignore)
+            if self._guarding:
+                await self._look_after_remote()
         finally:
-            if self._tokens and not self._closed and self._tick is None:
-                self._tick = self._loop.call_later(_LOOK_EVERY, self._on_tick)
+            self._arm()
+
+    async def _look_after_remote(self) -> None:
+        boot, now = self._context.boot, time.monotonic()
+        key = (boot, self._presence.token, boot, now)
+        for _, token, rebooted, holds in await self._reads.rows(SQL["remote_lapsed"], key):
+            if rebooted or holds or token not in self._tokens:
+                self._push(self.sweep_remote(), _ignore)
+                return
+
+    def sweep_remote(self) -> SweepRemote:
+        return SweepRemote(frozenset(self._tokens))
 
     def tell(self, effects: Effects) -> None:
         """Poke the others if this batch concerns them."""
@@ -199,3 +219,7 @@ def _open_pidfd(token: str) -> int | None:
         os.close(fd)
         return None
     return fd
+
+
+def _ignore(answer: object) -> None:
+    """What a sweep changed is told like any other effect."""

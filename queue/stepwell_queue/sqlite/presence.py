@@ -17,6 +17,7 @@ from typing import Final
 from stepwell_queue.errors import StoreRefused
 
 _FALLBACK: Final = Path("/tmp")
+_SERVER: Final = "server"
 _LONGEST_BASE: Final = 104 - 64  # what is added: /stepwell-UID/, two names of 16 digits, .sock
 
 
@@ -52,7 +53,7 @@ class Presence:
     def __init__(self, folder: Path, nonce: int) -> None:
         self.folder = folder
         self.token = str(folder / f"{nonce:016x}")
-        self._fd = -1
+        self._fd = self._server_fd = -1
 
     @property
     def socket_path(self) -> str:
@@ -75,19 +76,57 @@ class Presence:
             except FileNotFoundError:  # the last process that was here has just left
                 self.folder.mkdir(mode=0o700, exist_ok=True)
 
+    def serve(self) -> None:
+        """Take the lock of the one process that serves this file to others. Raises StoreRefused."""
+        path = self.folder / _SERVER
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                pid = os.read(fd, 20).decode("ascii", "replace").partition("\n")[0]
+                os.close(fd)
+                raise StoreRefused(
+                    f"process {pid or '(starting)'} serves this file already: "
+                    "stop it first, or give this server another file"
+                ) from error
+            if _is_file(fd, path):
+                break
+            os.close(fd)  # its process left and removed it meanwhile
+        line = f"{os.getpid()}\n".encode()
+        os.pwrite(fd, line, 0)
+        os.ftruncate(fd, len(line))
+        self._server_fd = fd
+
+    def serve_no_more(self) -> None:
+        if self._server_fd >= 0:
+            with contextlib.suppress(OSError):
+                (self.folder / _SERVER).unlink()  # while it is locked, so that it is this one
+            os.close(self._server_fd)
+            self._server_fd = -1
+
     def unregister(self) -> None:
+        self.serve_no_more()
         for path in (self.socket_path, f"{self.token}.lock"):
             with contextlib.suppress(OSError):
                 Path(path).unlink()
+        self._tidy()
         with contextlib.suppress(OSError):  # others are still here
             self.folder.rmdir()
         self.let_go()
 
+    def _tidy(self) -> None:
+        """The last to leave removes what a killed server has left."""
+        with contextlib.suppress(OSError):
+            if [path.name for path in self.folder.iterdir()] == [_SERVER]:
+                (self.folder / _SERVER).unlink()
+
     def let_go(self) -> None:
         """Close the descriptor alone: in a forked child the lock stays with the parent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        for fd in (self._fd, self._server_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._server_fd = -1
 
     def others(self) -> tuple[set[str], set[str]]:
         """The tokens of this folder that live, and the dead, whose files are removed."""
@@ -103,6 +142,13 @@ class Presence:
             else:
                 living.add(token)
         return living, dead
+
+
+def _is_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _remove(token: str) -> None:

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiosqlite
 import msgspec
@@ -35,10 +35,24 @@ _WORDS: Final = {status.name.lower(): status for status in Status}
 _MAX_PAGE: Final = 10_000
 
 
+class WorkerRow(NamedTuple):
+    """What tells whether a worker is alive."""
+
+    worker: int
+    token: str
+    boot: str
+    until: float
+    key: str
+
+
+def _worker_row(row: Any) -> WorkerRow:
+    return WorkerRow(row[0], row[7], row[8], row[9], row[11])
+
+
 class Reads:
     """One aiosqlite connection, opened on first use. Raises StoreUnavailable once it is closed."""
 
-    def __init__(self, path: Path, alive: Callable[[str, str], bool]) -> None:
+    def __init__(self, path: Path, alive: Callable[[WorkerRow], bool]) -> None:
         self._path, self._alive = path, alive
         self._db: aiosqlite.Connection | None = None
         self._closed = False
@@ -95,7 +109,7 @@ class Reads:
         return {
             Target(queue, name.kind, name.name, name.version)
             for row in await self.rows(SQL["all_workers"])
-            if self._alive(row[7], row[8])
+            if self._alive(_worker_row(row))
             for queue in _strings(row[5])
             for name in _identities(row[6])
         }
@@ -104,7 +118,7 @@ class Reads:
         return [
             WorkerInfo(
                 row[0], row[1], row[2], row[3], row[4], _strings(row[5]),
-                [name.name for name in _identities(row[6])], self._alive(row[7], row[8]),
+                [name.name for name in _identities(row[6])], self._alive(_worker_row(row)),
                 row[10],
             )
             for row in await self.rows(SQL["all_workers"])
@@ -123,6 +137,21 @@ class Reads:
             [AuditRow(*row) for row in await self.rows(SQL["audit_of"], key)],
             await self._infos(await self.rows(_CHILDREN, key)),
         )
+
+    async def journal_page(self, run: int, seq: int, size: int) -> tuple[list[Record], bool]:
+        rows = await self.rows(SQL["journal_page"], (run, seq, run, seq, _MAX_PAGE, max(size, 1)))
+        if not rows:
+            return [], False
+        more = await self.rows(SQL["journal_after"], (run, rows[-1][0]))
+        return [Record(*row) for row in rows], bool(more)
+
+    async def inbox_page(self, run: int, after: int, size: int) -> tuple[list[InboxRow], bool]:
+        key = (run, after, run, after, _MAX_PAGE, max(size, 1))
+        rows = await self.rows(SQL["inbox_page"], key)
+        if not rows:
+            return [], False
+        more = await self.rows(SQL["inbox_after"], (run, rows[-1][0]))
+        return [InboxRow(*row) for row in rows], bool(more)
 
     async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
         conditions, parameters = _conditions(filter)

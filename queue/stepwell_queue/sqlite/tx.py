@@ -43,14 +43,23 @@ class SessionState:
         targets: Mapping[int, Target],
         events: SessionEvents,
     ) -> None:
-        self.worker, self.row, self.targets, self.events = worker, row, targets, events
+        self.worker, self.row, self.events = worker, row, events
+        self.serve(targets)
+        self.alone: int | None = None  # a run with >= 2 crashes that it holds
+        self.until = 0.0  # the lease, in monotonic seconds
+        self.swept = 0
+        self.heard: float | None = None  # the last beat of a remote worker, in monotonic seconds
+
+    def serve(self, targets: Mapping[int, Target]) -> None:
+        self.targets = targets
         self.claim_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek"], len(targets)))
         self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(targets)))
         self.any_alone_sql = _union(SQL["claim_seek_alone"], len(targets))
         self.drained = False  # the last claim found all, and nothing became ready since
-        self.alone: int | None = None  # a run with >= 2 crashes that it holds
-        self.until = 0.0  # the lease, in monotonic seconds
-        self.swept = 0
+
+    def lease_end(self, now: float, lease: float) -> float:
+        """Until when a lease may be: a worker of this process lives now, a remote one did."""
+        return (now if self.heard is None else self.heard) + lease
 
 
 def _union(seek: str, count: int) -> str:
@@ -72,6 +81,13 @@ class Context:
         self.targets: dict[tuple[str, int, str, int], int] = {}  # numbers that are known
         self.next_due = 0.0  # no later than the earliest due row; 0 = not known
         self.alone = True  # no other process has this file open
+
+    def enter(self, session: SessionState) -> None:
+        # replaced, never changed: the writer thread may be going through it
+        self.sessions = {**self.sessions, session.worker: session}
+
+    def leave(self, worker: int) -> None:
+        self.sessions = {other: one for other, one in self.sessions.items() if other != worker}
 
 
 class Effects:

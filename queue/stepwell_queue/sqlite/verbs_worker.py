@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from stepwell_queue.contract import Ended, Hello, Status, Verb
+from stepwell_queue.contract import Ended, Hello, Identity, Status, Verb
 from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote as promote_due
 
-_REGISTER, _UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
+_REGISTER, UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
 _LEASES, _HELD_BY, _HAND_OVER = SQL["leases"], SQL["held_by"], SQL["hand_over"]
 _WATCH: Final = SQL["watch"]
 _COMPLETED: Final = int(Status.COMPLETED)
 _RESTING: Final = (int(Status.HELD), int(Status.STUCK))
 _STUCK, _TRY_STUCK = SQL["stuck"], SQL["try_stuck"]
-_ORPHANS, _COUNT_SWEEP = SQL["orphan_workers"], SQL["count_sweep"]
+_ORPHANS, COUNT_SWEEP = SQL["orphan_workers"], SQL["count_sweep"]
 _ALONE_FROM: Final = 2  # crashes
 _LONGEST_BACKOFF: Final = 8  # as a power of two, in seconds
 
@@ -59,22 +59,37 @@ class Promote(Verb[None], frozen=True, array_like=True):
 
 
 class Sweep(Verb[int], frozen=True, array_like=True):
-    """Hand over the runs of workers that are dead or whose lease has run out; answers how many."""
+    """Hand over the runs of workers that are dead or whose lease has run out; answers how many.
+
+    Remote workers live without the process that serves them: `SweepRemote` is for them.
+    """
 
     dead: frozenset[str]  # tokens of processes whose lock could be taken
 
 
-def worker_row(hello: Hello, context: Context) -> tuple[Any, ...]:
+def worker_row(
+    hello: Hello, context: Context, host: str = "", pid: int = 0, key: str = ""
+) -> tuple[Any, ...]:
+    """The row of a worker of this process, or of the remote one with this key."""
     return (
         context.token,
         hello.name,
-        socket.gethostname(),
+        host if key else socket.gethostname(),
         context.boot,
-        os.getpid(),
+        pid if key else os.getpid(),
         context.clock.now(),
         time.monotonic() + context.lease,
         msgspec.json.encode(hello.queues).decode(),
         msgspec.json.encode(hello.serves).decode(),
+        key,
+    )
+
+
+def targets_of(queues: Iterable[str], serves: Iterable[Identity]) -> frozenset[Target]:
+    """What a worker takes work for."""
+    serves = list(serves)
+    return frozenset(
+        Target(queue, name.kind, name.name, name.version) for queue in queues for name in serves
     )
 
 
@@ -93,20 +108,29 @@ def rests(status: int) -> bool:
 def register(tx: Tx, verb: Register) -> tuple[int, Mapping[int, Target]]:
     tx.execute(_REGISTER, (None, *verb.row))
     worker = tx.cursor.lastrowid or 0
-    targets = {tx.target(*target): target for target in sorted(verb.targets)}
+    targets = number(tx, verb.targets)
     promote_due(tx)
+    try_stuck(tx, targets)
+    return worker, targets
+
+
+def number(tx: Tx, targets: frozenset[Target]) -> dict[int, Target]:
+    return {tx.target(*target): target for target in sorted(targets)}
+
+
+def try_stuck(tx: Tx, targets: Mapping[int, Target]) -> None:
+    """Make ready the stuck runs for which there is code now."""
     for run, target in tx.execute(_STUCK).fetchall():
         if target in targets:
             tx.execute(_TRY_STUCK, (tx.now, run))
             tx.made_ready(target)
-    return worker, targets
 
 
 def release(tx: Tx, verb: Release) -> None:
     for target, run in tx.execute(_HAND_BACK, (tx.now, verb.worker)).fetchall():
         tx.made_ready(target)
         tx.effects.moves.append((run, None, 0))
-    tx.execute(_UNREGISTER, (verb.worker,))
+    tx.execute(UNREGISTER, (verb.worker,))
 
 
 def promote(tx: Tx, verb: Promote) -> None:
@@ -119,19 +143,20 @@ def sweep(tx: Tx, verb: Sweep) -> int:
         if token == tx.context.token:
             continue
         if token in verb.dead or boot != tx.context.boot:
-            count += _hand_over(tx, worker)
-            tx.execute(_UNREGISTER, (worker,))
+            count += hand_over(tx, worker)
+            tx.execute(UNREGISTER, (worker,))
         elif holds and until < tx.monotonic:
             # stopped or starved, not dead: it learns from `swept` what it has lost
-            count += _hand_over(tx, worker)
-            tx.execute(_COUNT_SWEEP, (worker,))
+            count += hand_over(tx, worker)
+            tx.execute(COUNT_SWEEP, (worker,))
     for (worker,) in tx.execute(_ORPHANS).fetchall():
-        count += _hand_over(tx, worker)
+        count += hand_over(tx, worker)
     promote_due(tx)
     return count
 
 
-def _hand_over(tx: Tx, worker: int) -> int:
+def hand_over(tx: Tx, worker: int) -> int:
+    """Take away what a worker holds, which has crashed; answers how many runs those are."""
     rows = tx.execute(_HELD_BY, (worker,)).fetchall()
     for run, fence, crashes, last_fence in rows:
         crashes = 0 if last_fence == fence else crashes + 1

@@ -33,9 +33,35 @@ SELECT at, action, actor, reason FROM audit WHERE run = ? ORDER BY entry
 
 -- name: all_workers
 SELECT worker, name, host, pid, started, queues, serves, token, boot, until,
-    (SELECT count(*) FROM runs r WHERE r.worker = w.worker)
+    (SELECT count(*) FROM runs r WHERE r.worker = w.worker), key
 FROM workers w ORDER BY worker
 
 -- name: told_to
 SELECT i.id, i.run, i.kind, i.uid, i.name, i.path, i.status, i.value, i.at
 FROM inbox i JOIN runs r ON r.run = i.run WHERE i.absorbed = 0 AND r.worker = ? ORDER BY i.id
+
+-- name: journal_page
+SELECT seq, kind, path, name, value, at, attempt, started, digest FROM journal
+WHERE run = ? AND seq BETWEEN ? AND (
+    SELECT max(seq) FROM (
+        SELECT seq, size, sum(size) OVER (ORDER BY seq) AS total FROM (
+            SELECT seq, length(value) AS size FROM journal
+            WHERE run = ? AND seq >= ? ORDER BY seq LIMIT ?))
+    WHERE total - size < ?)
+ORDER BY seq
+
+-- name: journal_after
+SELECT 1 FROM journal WHERE run = ? AND seq > ? LIMIT 1
+
+-- name: inbox_page
+SELECT id, run, kind, uid, name, path, status, value, at FROM inbox
+WHERE run = ? AND absorbed = 0 AND id > ? AND id <= (
+    SELECT max(id) FROM (
+        SELECT id, size, sum(size) OVER (ORDER BY id) AS total FROM (
+            SELECT id, length(value) AS size FROM inbox
+            WHERE run = ? AND absorbed = 0 AND id > ? ORDER BY id LIMIT ?))
+    WHERE total - size < ?)
+ORDER BY id
+
+-- name: inbox_after
+SELECT 1 FROM inbox WHERE run = ? AND absorbed = 0 AND id > ? LIMIT 1

@@ -1,6 +1,6 @@
 -- name: register
-INSERT INTO workers (worker, token, name, host, boot, pid, started, until, queues, serves)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (worker, token, name, host, boot, pid, started, until, queues, serves, key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: renew
 UPDATE workers SET until = ? WHERE worker = ?
@@ -17,7 +17,7 @@ UPDATE workers SET until = ? WHERE worker = ? RETURNING swept
 
 -- name: leases
 SELECT worker, token, boot, until, EXISTS (SELECT 1 FROM runs r WHERE r.worker = w.worker)
-FROM workers w
+FROM workers w WHERE key = ''
 
 -- name: held_by
 SELECT run, fence, crashes,
@@ -40,8 +40,32 @@ UPDATE workers SET swept = swept + 1 WHERE worker = ?
 SELECT run FROM runs WHERE worker = ?
 
 -- name: foreign_tokens
-SELECT token, boot, max(until) FROM workers WHERE token <> ? GROUP BY token, boot
+SELECT token, boot, max(until), key <> '' FROM workers WHERE token <> ? GROUP BY token, boot, key <> ''
 
 -- name: first_expiry
-SELECT min(until) FROM workers w WHERE token <> ?
+SELECT min(until) FROM workers w WHERE token <> ? AND key = ''
     AND EXISTS (SELECT 1 FROM runs r WHERE r.worker = w.worker)
+
+-- name: remote_lapsed
+SELECT worker, token, boot <> ?, EXISTS (SELECT 1 FROM runs r WHERE r.worker = w.worker)
+FROM workers w WHERE token <> ? AND key <> '' AND (boot <> ? OR until < ?)
+
+-- name: adopt
+UPDATE workers SET token = ?, boot = ?, until = ? WHERE key <> ''
+RETURNING worker, token, name, host, boot, pid, started, until, queues, serves, key, swept
+
+-- name: held_by_remote
+SELECT r.run, r.id, r.worker FROM workers w JOIN runs r ON r.worker = w.worker WHERE w.key <> ''
+
+-- name: find_remote
+SELECT worker, queues, serves FROM workers WHERE key = ?
+
+-- name: attach
+UPDATE workers SET token = ?, name = ?, host = ?, boot = ?, pid = ?, until = ?, queues = ?, serves = ?
+WHERE worker = ? RETURNING swept
+
+-- name: fences_of
+SELECT run, fence FROM runs WHERE worker = ?
+
+-- name: hand_back_one
+UPDATE runs SET status = 1, worker = NULL, updated = ? WHERE run = ? RETURNING target
