@@ -20,6 +20,8 @@ class StopRequests:
         self.first = asyncio.Event()
         self._second: Callable[[], object] | None = None
         self._insisted = False
+        self.signals_insist = True
+        """False: however many signals come, they ask once, and somebody else insists."""
         self._undo: list[Callable[[], Any]] = []
 
     def __enter__(self) -> Self:
@@ -81,7 +83,7 @@ class StopRequests:
             self._second = None
 
     def _request(self) -> None:
-        if self.first.is_set():
+        if self.first.is_set() and self.signals_insist:
             self.insist()
         else:
             self.ask()

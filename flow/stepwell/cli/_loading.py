@@ -15,7 +15,7 @@ from stepwell._app.app import Stepwell
 from stepwell._blocking.app import BlockingStepwell
 from stepwell._decorated import Step, Task, Workflow
 from stepwell._signals import Signal
-from stepwell.cli._client import store_path
+from stepwell.cli._client import store_address
 from stepwell.cli._refusal import Refusal
 from stepwell_queue.contract import Kind
 from stepwell_queue.errors import StepwellError
@@ -72,7 +72,11 @@ def app_of(module: ModuleType, attribute: str | None, store: str | None) -> Step
     """Return the module's app; `store` replaces the store that it names."""
     app = chosen_app(module, attribute, store)
     if store is not None:
-        app.settings = replace(app.settings, store=store_path(store))
+        found = store_address(store)
+        if isinstance(found, str):  # a server's durability is its own business
+            app.settings = replace(app.settings, store=found, durability=None)
+        else:  # and a file asks for no token
+            app.settings = replace(app.settings, store=found, access=None)
     return app
 
 
@@ -89,7 +93,7 @@ def chosen_app(module: ModuleType, attribute: str | None, store: str | None) -> 
     if distinct:
         raise Refusal(f"{name!r} has several apps: say which, {name}:{f' or {name}:'.join(apps)}")
     if store is not None:
-        return Stepwell(store_path(store))
+        return Stepwell(store_address(store))
     hint = "give --store, or write `app = Stepwell('orders.db')` there"
     if any(isinstance(it, BlockingStepwell) for it in vars(module).values()):
         hint = "it has a BlockingStepwell, which serves threads: give --store"

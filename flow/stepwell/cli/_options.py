@@ -38,14 +38,19 @@ def login() -> str:
 
 StoreOption = Annotated[
     str,
-    typer.Option("--store", envvar=STORE, metavar="FILE", help="The store: a file, or its URL."),
+    typer.Option(
+        "--store",
+        envvar=STORE,
+        metavar="STORE",
+        help="The store: a file, or a server as tcp://host:port or tls://host:port.",
+    ),
 ]
 OwnStoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
         envvar=STORE,
-        metavar="FILE",
+        metavar="STORE",
         help="The store to use instead of the one that the app names.",
     ),
 ]

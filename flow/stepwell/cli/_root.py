@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli import _look, _start, _steer, _worker
+from stepwell.cli import _look, _ping, _server, _start, _steer, _worker
 from stepwell.cli._logs import log_to_stderr
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ _worker.add_to(app)
 _start.add_to(app)
 _look.add_to(app)
 _steer.add_to(app)
+_server.add_to(app)
+_ping.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

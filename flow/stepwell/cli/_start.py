@@ -13,6 +13,7 @@ from stepwell._app.app import Stepwell
 from stepwell._app.handles import Run
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell.cli import _print as out
+from stepwell.cli._client import opened
 from stepwell.cli._loading import app_of, definition_of, imported, split
 from stepwell.cli._options import OwnStoreOption, seconds_of
 from stepwell.cli._refusal import Refusal, refusals
@@ -160,5 +161,5 @@ def call_of(
 
 
 async def started(app: Stepwell, call: WorkflowCall[Any] | TaskCall[Any]) -> Run[Any]:
-    async with app:
+    async with opened(app):
         return await (app.enqueue(call) if isinstance(call, TaskCall) else app.start(call))

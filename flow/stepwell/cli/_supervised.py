@@ -36,7 +36,8 @@ class Supervised:
     """Listens to the supervisor, in a thread: a blocked loop, too, must not outlive it for ever.
 
     Stop requests come over the socket and not as signals, because a service manager may send its
-    signal to all processes of a group, and the same one passed on would count as the second.
+    signal to all processes of a group, and the same one passed on would count as the second. Of
+    signals, the first one counts.
     """
 
     def __init__(self, line: socket.socket, grace: float) -> None:
@@ -47,6 +48,7 @@ class Supervised:
 
     def serves(self, requests: StopRequests) -> None:
         """Report that this worker serves, and stop it by `requests` from now on."""
+        requests.signals_insist = False
         self._serving = asyncio.get_running_loop(), requests
         with contextlib.suppress(OSError):  # it is gone, as the thread will notice
             self._line.send(READY)

@@ -9,9 +9,11 @@ from typing import Annotated
 import structlog
 import typer
 
+from stepwell._app.app import Stepwell
 from stepwell._app.shutdown import StopRequests
 from stepwell._app.worker import Worker
 from stepwell.cli import _notify
+from stepwell.cli._client import opened
 from stepwell.cli._loading import app_of, imported, split
 from stepwell.cli._logs import log_to_stderr
 from stepwell.cli._options import LogLevelOption, OwnStoreOption
@@ -105,15 +107,16 @@ def worker(
             queues=queue or ["default"],
             serves=sorted({one.name for one in served.values()}),
         )
-        asyncio.run(serve(serving, supervised))
+        asyncio.run(serve(app, serving, supervised))
         log.info("worker_stopped")
 
 
-async def serve(serving: Worker, supervised: Supervised | None) -> None:
+async def serve(app: Stepwell, serving: Worker, supervised: Supervised | None) -> None:
     def serves(requests: StopRequests) -> None:
         if supervised is not None:
             supervised.serves(requests)
         else:
             _notify.notify(_notify.READY)
 
-    await serving._serve(serves)
+    async with opened(app):
+        await serving._serve(serves)
