@@ -8,6 +8,7 @@ import pytest
 
 from stepwell import Stepwell
 from tests.behaviour.stage import stage
+from tests.serving import serving, url_of
 
 
 @pytest.fixture
@@ -21,14 +22,26 @@ async def _clear_stage(anyio_backend: str) -> None:
     stage.enter()
 
 
+@pytest.fixture(params=["file", "tcp"])
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The store of a test: a file, or a server that has it."""
+    path = tmp_path / "runs.db"
+    if request.param == "file":
+        yield str(path)
+    else:
+        async with serving(path) as server:
+            yield url_of(server)
+
+
 @pytest.fixture
-def make_app(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Stepwell]:
+def make_app(address: str, request: pytest.FixtureRequest) -> Callable[[], Stepwell]:
     """Make apps on one store, which serve only what the module of the test defines."""
     node: Any = request.node
     module: str = node.module.__name__
+    durability: Any = None if address.startswith("tcp:") else "process"
 
     def make(include: Iterable[str] = (module,)) -> Stepwell:
-        return Stepwell(tmp_path / "runs.db", include=include, durability="process")
+        return Stepwell(address, include=include, durability=durability)
 
     return make
 

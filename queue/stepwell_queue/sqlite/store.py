@@ -87,7 +87,7 @@ class SqliteStore:
         self.submit: Callable[..., None] = self._group.submit
         self.flush: Callable[[], None] = self._group.flush
         self.answered: Callable[[], None] | None = None
-        """Called when the callbacks of all verbs that were answered together have been called."""
+        """Called when all has been told that a batch brings: answers, and what follows of it."""
         self.remote = RemoteSessions(
             self._context, self._presence, self._hub, self._group.push, self._executor
         )
@@ -106,9 +106,9 @@ class SqliteStore:
     def _after(self, effects: Effects, verbs: int, size: int) -> None:
         for session in self._context.sessions.values():
             session.events.on_answered()
+        self._hub.after(effects)
         if self.answered is not None:
             self.answered()
-        self._hub.after(effects)
         if not self._context.alone:
             self._neighbours.tell(effects)
         self._checkpointer.note(verbs, size)
