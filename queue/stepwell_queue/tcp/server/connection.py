@@ -292,8 +292,8 @@ class Connection(asyncio.Protocol):
         if not (answers or events) or self._transport.is_closing():
             return
         self._answers, self._events = [], []
-        self._send(answers, events)
         queued = self._transport.get_write_buffer_size()
+        self._send(answers, events)
         if queued > self._config.max_queued and not self.closing:
             _log.warning(
                 "the connection of %s is closed: it does not read, and %d bytes wait for it",

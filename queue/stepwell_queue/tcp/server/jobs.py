@@ -16,6 +16,8 @@ from stepwell_queue.tcp.protocol import PAGE, Event, Jobs, Lost, Pushed, Ready, 
 Row = TypeVar("Row", Record, InboxRow)
 _AT_ONCE = 256
 """Runs that are claimed in one verb."""
+AT_MOST = 8 * 1024 * 1024
+"""Bytes of arguments in one answer to a claim; the runs over that go back, to be claimed next."""
 _BESIDE = 64
 """What a row weighs beside its value."""
 
@@ -67,8 +69,8 @@ class RemoteWorker:
         if jobs is None:
             return
         done(jobs)
-        if not (answer.more or answer.alone_waiting):
-            self._credit = credit - len(answer.runs)
+        if not (jobs.more or jobs.alone_waiting):
+            self._credit = credit - len(jobs.runs)
             if self._missed:
                 self.on_ready()
 
@@ -78,9 +80,12 @@ class RemoteWorker:
             for claimed in result.runs:
                 give_back(self._store, claimed)
             return None
-        for claimed in result.runs:
+        jobs, too_much = in_pages(result)
+        for claimed in jobs.runs:
             self._live.pop(claimed.run, None)
-        return in_pages(result)
+        for claimed in too_much:
+            give_back(self._store, claimed)
+        return jobs
 
     def _submit(self, claim: Claim, done: Callable[[ClaimResult | Exception], None]) -> None:
         self._claiming, self._missed = True, False
@@ -98,10 +103,10 @@ class RemoteWorker:
         jobs = self._taken(answer)
         if jobs is None or self._line is None:
             return
-        self._credit = max(self._credit - len(answer.runs), 0)
-        if answer.runs or answer.alone_waiting:
+        self._credit = max(self._credit - len(jobs.runs), 0)
+        if jobs.runs or jobs.alone_waiting:
             self._line.tell(Pushed(self.number, jobs))
-        if self._missed or answer.more:
+        if self._missed or jobs.more:
             self.on_ready()
 
     def started(self) -> None:
@@ -170,21 +175,25 @@ def _ignore(answer: object) -> None:
     """Somebody else has it already, or takes it when the lease is over."""
 
 
-def in_pages(result: ClaimResult) -> Jobs:
-    """Return what was found, of each run no more than a page."""
+def in_pages(result: ClaimResult) -> tuple[Jobs, Sequence[Claimed]]:
+    """Return what was found, of each run no more than a page, and the runs that are too much."""
     runs = result.runs
     cut: list[int] = []
+    room = AT_MOST
     for at, claimed in enumerate(runs):
+        room -= len(claimed.args) + len(claimed.error)
+        if room < 0 and at:
+            return Jobs(runs[:at], True, result.alone_waiting, cut), runs[at:]
         if (claimed.journal or claimed.inbox) and _weight(claimed) > PAGE:
-            journal, room = first(claimed.journal, PAGE)
+            journal, left = first(claimed.journal, PAGE)
             whole = len(journal) == len(claimed.journal)
-            inbox, _ = first(claimed.inbox, room) if whole else ([], 0)
+            inbox, _ = first(claimed.inbox, left) if whole else ([], 0)
             if not whole or len(inbox) < len(claimed.inbox):
                 if not cut:
                     runs = list(runs)
                 runs[at] = replace(claimed, journal=journal, inbox=inbox)
                 cut.append(claimed.run)
-    return Jobs(runs, result.more, result.alone_waiting, cut)
+    return Jobs(runs, result.more, result.alone_waiting, cut), ()
 
 
 def _weight(claimed: Claimed) -> int:
