@@ -1,16 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -19,10 +14,8 @@ from typer.testing import CliRunner
 from stepwell import Stepwell
 from stepwell.cli._root import app as command
 from tests.cli import shop
+from tests.cli.served import Answer, serving_store
 from tests.cli.shop import ORDER
-
-ROOT = Path(__file__).resolve().parents[2]
-STEPWELL = Path(sys.executable).with_name("stepwell")
 
 RUNS = {
     "scheduled": "shop_note",
@@ -36,19 +29,6 @@ RUNS = {
     "cancelled": "shop_approve",
 }
 """Status and name of the runs in the store; each has its status as its id."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.stderr
-        return json.loads(self.stdout)
-
 
 Cli = Callable[..., Answer]
 
@@ -89,6 +69,26 @@ def store(filled: Path, tmp_path: Path) -> Path:
     return tmp_path / "shop.db"
 
 
+@pytest.fixture(params=["file", "server"])
+def address(request: pytest.FixtureRequest, store: Path) -> Generator[str]:
+    """That store as commands are told it: as a file, and as the address of its server."""
+    yield from addresses(request.param, store)
+
+
+@pytest.fixture(params=["file", "server"])
+def new_address(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    """A new store, likewise."""
+    yield from addresses(request.param, tmp_path / "new.db")
+
+
+def addresses(kind: str, store: Path) -> Generator[str]:
+    if kind == "file":
+        yield str(store)
+        return
+    with serving_store(store, "--durability", "process") as server:
+        yield server.address
+
+
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     """Run a command in this process, in a folder of its own."""
@@ -106,22 +106,3 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     yield run
     structlog.reset_defaults()
     logging.getLogger().setLevel(level)
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("STEPWELL_")}
-    return {**kept, **more}
-
-
-def shell(*arguments: str | Path, cwd: Path = ROOT, **env: str) -> Answer:
-    """Run the installed command in a process of its own."""
-    done = subprocess.run(
-        [STEPWELL, *arguments],
-        cwd=cwd,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return Answer(done.returncode, done.stdout, done.stderr)

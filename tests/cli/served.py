@@ -1,18 +1,51 @@
-"""A server in a process of its own, for the tests of the command."""
+"""The installed command in processes of its own, servers among them."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import ROOT, STEPWELL, environment
-
+ROOT = Path(__file__).resolve().parents[2]
+STEPWELL = Path(sys.executable).with_name("stepwell")
 PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.stderr
+        return json.loads(self.stdout)
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("STEPWELL_")}
+    return {**kept, **more}
+
+
+def shell(*arguments: str | Path, cwd: Path = ROOT, **env: str) -> Answer:
+    """Run the installed command in a process of its own."""
+    done = subprocess.run(
+        [STEPWELL, *arguments],
+        cwd=cwd,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from stepwell import BlockingStepwell
-from tests.cli.conftest import ROOT, STEPWELL, environment, shell
+from tests.cli.served import ROOT, STEPWELL, environment, shell
 from tests.cli.shop import FIXED
 
 SHOP = "tests.cli.shop"
@@ -22,7 +22,9 @@ ORDER = '[{"id": "o-9", "total": "12.30", "due": "2031-05-06"}]'
 
 
 @contextmanager
-def serving(store: Path, *options: str, **env: str) -> Generator[subprocess.Popen[str], None, None]:
+def serving(
+    store: str | Path, *options: str, **env: str
+) -> Generator[subprocess.Popen[str], None, None]:
     """Run a worker process; kill it if the test has not ended it."""
     with subprocess.Popen(
         [STEPWELL, "worker", SHOP, "--store", store, *options],
@@ -39,7 +41,7 @@ def serving(store: Path, *options: str, **env: str) -> Generator[subprocess.Pope
                 process.kill()
 
 
-def ended(store: Path, id: str) -> str:
+def ended(store: str | Path, id: str) -> str:
     """Wait until a run has ended, is held or stuck, and return its status."""
     with BlockingStepwell(store) as app:
         run = app.get(id)
@@ -52,13 +54,12 @@ def ended(store: Path, id: str) -> str:
         return run.status()
 
 
-def test_a_worker_serves_what_was_started_and_stops_on_sigterm(tmp_path: Path) -> None:
-    store = tmp_path / "new.db"
-    begun = shell("start", f"{SHOP}:shop_sell", "--json", ORDER, "--store", store).json
+def test_a_worker_serves_what_was_started_and_stops_on_sigterm(new_address: str) -> None:
+    begun = shell("start", f"{SHOP}:shop_sell", "--json", ORDER, "--store", new_address).json
     assert begun["created"] is True
-    with serving(store) as worker:
-        assert ended(store, begun["id"]) == "completed"
-        listed = shell("workers", "--store", store, "--json").json
+    with serving(new_address) as worker:
+        assert ended(new_address, begun["id"]) == "completed"
+        listed = shell("workers", "--store", new_address, "--json").json
         assert [(one["pid"], one["alive"], one["queues"]) for one in listed] == [
             (worker.pid, True, ["default"])
         ]
@@ -69,89 +70,87 @@ def test_a_worker_serves_what_was_started_and_stops_on_sigterm(tmp_path: Path) -
     assert stdout == ""
     assert "worker_starts" in stderr
     assert "worker_stopped" in stderr
-    shown = shell("show", begun["id"], "--store", store, "--json").json
+    shown = shell("show", begun["id"], "--store", new_address, "--json").json
     assert shown["result"] == "12.30"
-    assert shell("doctor", "--store", store).code == 0
+    assert shell("doctor", "--store", new_address).code == 0
 
 
-def test_a_worker_serves_only_the_queues_that_it_is_told_to(tmp_path: Path) -> None:
-    store = tmp_path / "shop.db"
+def test_a_worker_serves_only_the_queues_that_it_is_told_to(new_address: str) -> None:
     for id, queue in (("first", "default"), ("second", "later"), ("third", "other")):
         shell(
             "start", f"{SHOP}:shop_note", "--json", '["hi"]', "--id", id, "--queue", queue,
-            "--store", store,
+            "--store", new_address,
         )  # fmt: skip
-    with serving(store, "--queue", "later", "--queue", "other", "--concurrency", "1"):
-        assert ended(store, "second") == "completed"
-        assert ended(store, "third") == "completed"
-        first = shell("show", "first", "--store", store, "--json").json
+    with serving(new_address, "--queue", "later", "--queue", "other", "--concurrency", "1"):
+        assert ended(new_address, "second") == "completed"
+        assert ended(new_address, "third") == "completed"
+        first = shell("show", "first", "--store", new_address, "--json").json
     assert (first["status"], first["has_code"]) == ("ready", False)
 
 
-def test_a_running_run_shows_which_worker_holds_it(tmp_path: Path) -> None:
-    store = tmp_path / "shop.db"
-    begun = shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--store", store).json
-    with serving(store, "--grace", "0", "--name", "granny") as worker:
+def test_a_running_run_shows_which_worker_holds_it(new_address: str) -> None:
+    begun = shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--store", new_address).json
+    with serving(new_address, "--grace", "0", "--name", "granny") as worker:
         # There is no event for "begun" between processes: its status is asked for.
         while not (
-            running := shell("runs", "--status", "running", "--store", store, "--json").json
+            running := shell("runs", "--status", "running", "--store", new_address, "--json").json
         ):
             assert worker.poll() is None
         assert [run["id"] for run in running] == [begun["id"]]
-        shown = shell("show", begun["id"], "--store", store, "--json").json
-        [one] = shell("workers", "--store", store, "--json").json
+        shown = shell("show", begun["id"], "--store", new_address, "--json").json
+        [one] = shell("workers", "--store", new_address, "--json").json
         assert (one["name"], one["held"], one["worker"]) == ("granny", 1, shown["worker"])
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=30) == 0
-    assert shell("show", begun["id"], "--store", store, "--json").json["status"] == "ready"
+    assert shell("show", begun["id"], "--store", new_address, "--json").json["status"] == "ready"
 
 
-def test_a_parked_run_takes_the_signal_that_the_command_sends(store: Path) -> None:
-    with serving(store):
+def test_a_parked_run_takes_the_signal_that_the_command_sends(address: str) -> None:
+    with serving(address):
         shell(
             "signal", "parked", "approval", "--json", '{"approved": true}', "--module", SHOP,
-            "--store", store,
+            "--store", address,
         )  # fmt: skip
-        assert ended(store, "parked") == "completed"
-    shown = shell("show", "parked", "--store", store, "--json").json
+        assert ended(address, "parked") == "completed"
+    shown = shell("show", "parked", "--store", address, "--json").json
     assert shown["result"] is True
     assert [one["kind"] for one in shown["journal"]] == ["signal"]
 
 
-def test_a_held_run_is_retried_from_its_failed_step(store: Path) -> None:
-    with serving(store, **{FIXED: "1"}):
-        assert shell("retry", "held", "--reason", "paid", "--store", store).code == 0
-        assert ended(store, "held") == "completed"
-    shown = shell("show", "held", "--store", store, "--json").json
+def test_a_held_run_is_retried_from_its_failed_step(address: str) -> None:
+    with serving(address, **{FIXED: "1"}):
+        assert shell("retry", "held", "--reason", "paid", "--store", address).code == 0
+        assert ended(address, "held") == "completed"
+    shown = shell("show", "held", "--store", address, "--json").json
     assert [(one["name"], one["outcome"], one["voided"]) for one in steps(shown["journal"])] == [
         ("reserve", "ok", False),
         ("pay", "failed", True),
         ("pay", "ok", False),
     ]
-    assert "failed, set aside" in shell("show", "held", "--store", store).stdout
+    assert "failed, set aside" in shell("show", "held", "--store", address).stdout
 
 
-def test_a_held_run_is_let_roll_back(store: Path) -> None:
-    with serving(store):
-        assert shell("rollback", "held", "--store", store).code == 0
-        assert ended(store, "held") == "failed"
-    shown = shell("show", "held", "--store", store, "--json").json
+def test_a_held_run_is_let_roll_back(address: str) -> None:
+    with serving(address):
+        assert shell("rollback", "held", "--store", address).code == 0
+        assert ended(address, "held") == "failed"
+    shown = shell("show", "held", "--store", address, "--json").json
     assert shown["rollback"] == "complete"
     assert [one["name"] for one in shown["journal"] if one["undo"]] == ["release"]
 
 
-def test_an_incomplete_rollback_is_resumed(store: Path) -> None:
-    with serving(store, **{FIXED: "1"}):
-        assert shell("resume-rollback", "lost", "--store", store).code == 0
-        assert ended(store, "lost") == "failed"
-    shown = shell("show", "lost", "--store", store, "--json").json
+def test_an_incomplete_rollback_is_resumed(address: str) -> None:
+    with serving(address, **{FIXED: "1"}):
+        assert shell("resume-rollback", "lost", "--store", address).code == 0
+        assert ended(address, "lost") == "failed"
+    shown = shell("show", "lost", "--store", address, "--json").json
     assert shown["rollback"] == "complete"
 
 
-def test_a_stuck_run_is_resumed_with_fitting_code(store: Path) -> None:
-    with serving(store, **{FIXED: "1"}):
-        shell("resume", "stuck", "--store", store)
-        assert ended(store, "stuck") == "completed"
+def test_a_stuck_run_is_resumed_with_fitting_code(address: str) -> None:
+    with serving(address, **{FIXED: "1"}):
+        shell("resume", "stuck", "--store", address)
+        assert ended(address, "stuck") == "completed"
 
 
 def test_commands_on_a_store_import_no_user_code(store: Path, tmp_path: Path) -> None:

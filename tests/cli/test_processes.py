@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import ROOT, STEPWELL, environment, shell
+from tests.cli.served import PATIENCE, ROOT, STEPWELL, environment, serving_store, shell
 from tests.cli.test_command import SHOP, ended
-
-PATIENCE = 60.0
 
 
 @contextmanager
@@ -52,7 +50,7 @@ def line_with(process: subprocess.Popen[str], word: str) -> str:
     raise AssertionError(f"the log ended without {word!r}:\n{''.join(seen)}")
 
 
-def alive(store: Path) -> dict[str, int]:
+def alive(store: str | Path) -> dict[str, int]:
     """Return names and process ids of the workers that are there."""
     listed: list[dict[str, Any]] = shell("workers", "--store", store, "--json").json
     return {one["name"]: one["pid"] for one in listed if one["alive"]}
@@ -77,51 +75,53 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "shop.db"
 
 
-def test_workers_serve_under_names_of_their_own_until_sigterm(store: Path) -> None:
-    options = ("--processes", "3", "--name", "shop", "--store", store)
+def test_workers_serve_under_names_of_their_own_until_sigterm(new_address: str) -> None:
+    options = ("--processes", "3", "--name", "shop", "--store", new_address)
     with supervised(SHOP, *options) as supervisor:
         line_with(supervisor, "workers_serve ")
-        there = alive(store)
+        there = alive(new_address)
         assert set(there) == {"shop-1", "shop-2", "shop-3"}
-        shell("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--id", "note", "--store", store)
-        assert ended(store, "note") == "completed"
+        shell(
+            "start", f"{SHOP}:shop_note", "--json", '["hi"]', "--id", "note", "--store", new_address
+        )
+        assert ended(new_address, "note") == "completed"
         supervisor.send_signal(signal.SIGTERM)
         stdout, stderr = supervisor.communicate(timeout=PATIENCE)
     assert (supervisor.returncode, stdout) == (0, ""), stderr
     assert stderr.count("worker_stopped") == 3
     assert not any(exists(pid) for pid in there.values())
-    assert alive(store) == {}
+    assert alive(new_address) == {}
 
 
-def test_without_a_name_workers_are_called_by_their_processes(store: Path) -> None:
-    with supervised(SHOP, "--processes", "2", "--store", store) as supervisor:
+def test_without_a_name_workers_are_called_by_their_processes(new_address: str) -> None:
+    with supervised(SHOP, "--processes", "2", "--store", new_address) as supervisor:
         line_with(supervisor, "workers_serve ")
-        there = alive(store)
+        there = alive(new_address)
         assert {name.rpartition(":")[2] for name in there} == {str(pid) for pid in there.values()}
         assert len(there) == 2
 
 
-def test_a_worker_that_is_killed_is_replaced(store: Path) -> None:
-    options = ("--processes", "2", "--name", "shop", "--store", store)
+def test_a_worker_that_is_killed_is_replaced(new_address: str) -> None:
+    options = ("--processes", "2", "--name", "shop", "--store", new_address)
     with supervised(SHOP, *options) as supervisor:
         line_with(supervisor, "workers_serve ")
-        before = alive(store)
+        before = alive(new_address)
         os.kill(before["shop-2"], signal.SIGKILL)
         died = line_with(supervisor, "worker_died")
         assert f"pid={before['shop-2']}" in died
         assert "signal=SIGKILL" in died
         line_with(supervisor, "worker_starts")
         # It registers a moment later, and is asked for until then.
-        while set(after := alive(store)) != set(before):
+        while set(after := alive(new_address)) != set(before):
             assert supervisor.poll() is None
         assert after["shop-1"] == before["shop-1"]
         assert after["shop-2"] != before["shop-2"]
 
 
-def test_workers_do_not_outlive_their_supervisor(store: Path) -> None:
-    with supervised(SHOP, "--processes", "2", "--store", store) as supervisor:
+def test_workers_do_not_outlive_their_supervisor(new_address: str) -> None:
+    with supervised(SHOP, "--processes", "2", "--store", new_address) as supervisor:
         line_with(supervisor, "workers_serve ")
-        there = alive(store)
+        there = alive(new_address)
         supervisor.kill()
         wait_for_end(there)
         _, stderr = supervisor.communicate(timeout=PATIENCE)
@@ -129,22 +129,24 @@ def test_workers_do_not_outlive_their_supervisor(store: Path) -> None:
     assert stderr.count("worker_stopped") == 2  # they hand back what they hold
 
 
-def knitting(store: Path, supervisor: subprocess.Popen[str]) -> None:
-    shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--id", "scarf", "--store", store)
-    while shell("show", "scarf", "--store", store, "--json").json["status"] != "running":
+def knitting(new_address: Path, supervisor: subprocess.Popen[str]) -> None:
+    shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--id", "scarf", "--store", new_address)
+    while shell("show", "scarf", "--store", new_address, "--json").json["status"] != "running":
         assert supervisor.poll() is None
 
 
-def test_a_second_signal_stops_all_workers_at_once(store: Path) -> None:
-    with supervised(SHOP, "--processes", "2", "--grace", "500", "--store", store) as supervisor:
+def test_a_second_signal_stops_all_workers_at_once(new_address: str) -> None:
+    with supervised(
+        SHOP, "--processes", "2", "--grace", "500", "--store", new_address
+    ) as supervisor:
         line_with(supervisor, "workers_serve ")
-        knitting(store, supervisor)
+        knitting(new_address, supervisor)
         supervisor.send_signal(signal.SIGTERM)
         supervisor.send_signal(signal.SIGINT)
         _, stderr = supervisor.communicate(timeout=PATIENCE)
     assert "stopped_at_once" in stderr
     assert supervisor.returncode == 0
-    assert shell("show", "scarf", "--store", store, "--json").json["status"] == "ready"
+    assert shell("show", "scarf", "--store", new_address, "--json").json["status"] == "ready"
 
 
 def test_a_signal_to_the_whole_group_counts_once(tmp_path: Path) -> None:
@@ -245,6 +247,39 @@ def test_a_worker_whose_replacement_cannot_start_does_not_end_the_others(tmp_pat
         line_with(supervisor, "worker_starts")
         supervisor.send_signal(signal.SIGTERM)
         assert supervisor.wait(timeout=PATIENCE) == 0
+
+
+def test_workers_ride_out_a_restart_of_the_server_and_a_death_meanwhile(store: Path) -> None:
+    with serving_store(store) as server:
+        options = ("--processes", "2", "--name", "shop", "--store", server.address)
+        with supervised(SHOP, *options) as supervisor:
+            line_with(supervisor, "workers_serve ")
+            there = alive(server.address)
+            server.process.kill()
+            server.process.wait()
+            os.kill(there["shop-2"], signal.SIGKILL)
+            line_with(supervisor, "signal=SIGKILL")
+            for _ in range(3):
+                line_with(supervisor, f"cannot connect to {server.address}")
+            with serving_store(store, port=server.port) as again:
+                begin = ("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--id", "note")
+                assert shell(*begin, "--store", again.address).code == 0
+                assert ended(again.address, "note") == "completed"
+                while set(after := alive(again.address)) != {"shop-1", "shop-2"}:
+                    assert supervisor.poll() is None
+                assert after["shop-1"] == there["shop-1"]
+                supervisor.send_signal(signal.SIGTERM)
+                assert supervisor.wait(timeout=PATIENCE) == 0
+                assert shell("doctor", "--store", again.address).code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "3")], ids=["one", "several"])
+def test_workers_whose_server_is_not_there_yet_end_at_once(options: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+    refused = shell("worker", SHOP, "--store", address, *options)
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr.count(f"stepwell: cannot connect to {address} (") == 1
 
 
 def test_a_stop_while_the_first_worker_starts_ends_it(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import typer.main
 from stepwell.cli._root import app
 from stepwell.cli._shapes import finding_shape, worker_shape
 from stepwell_queue.contract import Finding, WorkerInfo
-from tests.cli.conftest import ROOT, RUNS, Cli
+from tests.cli.conftest import RUNS, Cli
+from tests.cli.served import ROOT
 
 PAGE = (ROOT / "docs/reference/cli.md").read_text()
 # Any: typer hands out click's objects, which in newer versions are its own and untyped.

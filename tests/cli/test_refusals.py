@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from pathlib import Path
 
@@ -40,11 +41,48 @@ def test_a_command_without_a_store_says_how_to_name_it(cli: Cli, command: list[s
 @pytest.mark.parametrize(
     "command", [command for command in CLIENT_COMMANDS if "x" in command], ids=lambda one: one[0]
 )
-def test_an_unknown_run_is_refused(cli: Cli, store: Path, command: list[str]) -> None:
-    answer = cli(*command, "--store", store)
+def test_an_unknown_run_is_refused(cli: Cli, address: str, command: list[str]) -> None:
+    answer = cli(*command, "--store", address)
     assert answer.code == 1
     assert answer.stderr.count("\n") == 1
     assert answer.stderr.startswith("stepwell: no run has the id 'x'")
+
+
+@pytest.mark.parametrize("command", CLIENT_COMMANDS, ids=lambda command: command[0])
+def test_a_server_that_is_not_there_is_named(cli: Cli, command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+    answer = cli(*command, "--store", address)
+    assert (answer.code, answer.stdout) == (1, "")
+    assert answer.stderr.count("\n") == 1
+    assert answer.stderr.startswith(f"stepwell: cannot connect to {address} (")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("tcp://", "is no address of a server: write tcp://host:7878"),
+        ("tcp://host:99999", "the port is no number up to 65535"),
+        ("tcp://me:secret@host", "an address holds no secrets; give the token by"),
+        ("tls://host/path", "is no address of a server: write tls://host:7878"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(cli: Cli, address: str, message: str) -> None:
+    for command in (["runs"], ["ping"], ["worker", SHOP]):
+        answer = cli(*command, "--store", address)
+        assert (answer.code, answer.stdout) == (1, "")
+        assert message in answer.stderr
+        assert "secret@" not in answer.stderr
+
+
+@pytest.mark.parametrize("command", [["runs"], ["worker", SHOP], ["start", f"{SHOP}:shop_jam"]])
+def test_what_the_environment_says_of_access_is_refused_if_it_cannot_be(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("STEPWELL_TOKEN_FILE", "nowhere")
+    answer = cli(*command, "--store", "tcp://127.0.0.1")
+    assert (answer.code, answer.stdout) == (1, "")
+    assert "stepwell: the token file nowhere cannot be read" in answer.stderr
 
 
 def test_an_empty_file_is_not_made_into_a_store(cli: Cli, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 from stepwell import Stepwell
 from stepwell_queue.tcp.client.store import TcpStore
 from tests.cli import shop
-from tests.cli.conftest import ROOT, STEPWELL, environment, shell
-from tests.cli.served import PATIENCE, Served, serving_store
+from tests.cli.served import PATIENCE, ROOT, STEPWELL, Served, environment, serving_store, shell
 from tests.cli.test_reference import keys
 
 TOKEN = "a-token-of-tests"

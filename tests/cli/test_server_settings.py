@@ -14,8 +14,7 @@ from stepwell.cli._refusal import Refusal
 from stepwell.cli._server import config_of
 from stepwell.cli._server_settings import ServerSettings, read_settings
 from stepwell_queue.tcp.server import ServerConfig
-from tests.cli.conftest import shell
-from tests.cli.served import serving_store
+from tests.cli.served import serving_store, shell
 from tests.cli.test_reference import COMMANDS, options, section
 
 GIVEN = {
