@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +31,30 @@ async def serving(
         yield server
     finally:
         await server.stop()
+
+
+@contextlib.contextmanager
+def serving_in_a_thread(path: Path, **settings: Any) -> Iterator[str]:
+    """Serve a file from a loop of its own, for tests that block theirs; yields the address."""
+    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        try:
+            async with serving(path, **settings) as server:
+                over = asyncio.Event()
+                started.set_result((url_of(server), asyncio.get_running_loop(), over))
+                await over.wait()
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="server of the test")
+    thread.start()
+    address, loop, over = started.result(timeout=20)
+    try:
+        yield address
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(timeout=20)
+        assert not thread.is_alive()
