@@ -55,5 +55,5 @@ asyncio.run(main())
     assert result.returncode == 0, result.stderr
     bench = await open_bench(path)
     again = await bench.claim_one(await bench.session())
-    assert (again.id, again.fence) == ("run", 2)
+    assert (again.id, again.crashes) == ("run", 1)
     await bench.store.close()

@@ -132,6 +132,6 @@ async def test_a_run_of_a_worker_that_is_gone_without_a_trace_is_swept(path: Pat
     bench = await open_bench(path)
     found = await bench.claim(await bench.session(WORKFLOW))
     runs = {run.id: (run.fence, run.crashes) for run in found.runs}
-    assert runs["ready"] == (2, 1)
+    assert runs["ready"] == (3, 1)
     assert await bench.store.doctor() == []
     await bench.store.close()

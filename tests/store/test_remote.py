@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,16 @@ from stepwell_queue import (
     Append,
     Claimed,
     Finish,
+    Park,
     Record,
+    Reschedule,
     Session,
     Settle,
     StaleFence,
     Start,
     Status,
     StoreRefused,
+    Verb,
 )
 from stepwell_queue.sqlite.presence import folder_of
 from tests.store.faulty import Faults, io_error
@@ -84,15 +88,35 @@ async def test_what_a_lost_answer_claimed_is_released_without_a_crash(station: S
 
 async def test_a_worker_is_told_what_it_holds_no_longer(station: Station) -> None:
     guest = await station.remote()
-    for id in ("held", "ended", "older"):
+    for id in ("held", "older", "taken"):
         await station.start(id)
-    held, ended, older = await station.claim_as(guest)
-    now = station.clock.now()
-    await station.store.do(Finish(ended.run, 1, Status.COMPLETED, b"", now))
-    holds = {held.run: 1, ended.run: 1, older.run: 0, 999: 1}
+    held, older, taken = await station.claim_as(guest)
+    await station.store.do(Reschedule(taken.run, 1, None))
+    other = await station.claim_one(await station.session())
+    assert other.id == "taken"
+    holds = {held.run: 1, older.run: 0, taken.run: 1, 999: 1}
     again = await station.remote(holds=holds)
-    assert again.lost_at_open == [ended.run, older.run, 999]
+    assert again.lost_at_open == [older.run, taken.run, 999]
     assert await station.status("older") == "ready"
+
+
+async def test_what_it_has_given_up_itself_is_no_loss(station: Station) -> None:
+    """Its worker has not heard the answer, says it again, and hears it then."""
+    guest = await station.remote()
+    for id in ("ended", "parked", "later"):
+        await station.start(id)
+    ended, parked, later = await station.claim_as(guest)
+    verbs: list[Verb[Any]] = [
+        Finish(ended.run, 1, Status.COMPLETED, b"", station.clock.now()),
+        Park(parked.run, 1, None, "go"),
+        Reschedule(later.run, 1, None),
+    ]
+    for verb in verbs:
+        await station.store.do(verb)
+    again = await station.remote(holds={ended.run: 1, parked.run: 1, later.run: 1})
+    assert again.lost_at_open == []
+    for verb in verbs:
+        assert not await station.store.do(verb)
 
 
 async def test_an_unknown_worker_holds_nothing(station: Station) -> None:
@@ -186,8 +210,17 @@ async def test_a_worker_that_is_not_heard_of_loses_its_runs_to_a_crash(path: Pat
     await station.lapse(idle)
     assert not station.sessions.beat("key")
     assert await station.store.workers() == []
-    with pytest.raises(StaleFence):
-        await station.store.do(Append(run.run, 1, [station.record(0)]))
+    verbs: list[Verb[Any]] = [
+        Append(run.run, 1, [station.record(0)]),
+        Append(run.run, 1, children=[("0", station.new("child"))]),
+        Park(run.run, 1, None, "go"),
+        Reschedule(run.run, 1, None, attempts=1),
+        Settle(run.run, 1, Status.HELD, b""),
+        Finish(run.run, 1, Status.COMPLETED, b"", station.clock.now()),
+    ]
+    for verb in verbs:
+        with pytest.raises(StaleFence):  # although nobody has claimed it yet
+            await station.store.do(verb)
     again = await station.remote(holds={run.run: 1})
     assert again.lost_at_open == [run.run]
     assert again.worker not in (guest.worker, idle.worker)

@@ -138,6 +138,9 @@ async def test_a_run_that_ended_takes_no_more_writes(bench: Bench) -> None:
     await bench.store.do(Finish(run.run, 1, Status.COMPLETED, b"v", bench.clock.now()))
     before = await bench.store.history("run")
     for verb in writes(bench, run.run, 1):
+        if isinstance(verb, Append) and not verb.records:
+            await bench.store.do(verb)  # it can only have been said before the end
+            continue
         with pytest.raises(StaleFence):
             await bench.store.do(verb)
     assert await bench.store.history("run") == before

@@ -196,7 +196,7 @@ async def test_closing_during_an_outage_refuses_what_is_left(path: Path, faults:
             await kept
     bench = await open_bench(path)
     again = await bench.claim_one(await bench.session())
-    assert (again.id, again.fence) == ("run", 2)
+    assert (again.id, again.crashes) == ("run", 1)
     await bench.store.close()
 
 

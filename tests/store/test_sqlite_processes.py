@@ -76,7 +76,7 @@ async def test_runs_of_a_killed_process_are_handed_over_at_once(path: Path) -> N
         await heir("forget_ready")
         await dying.kill()
         found = await claim_when_ready(heir)
-        assert [run[1:] for run in found] == [["progressed", 2, 0], ["fruitless", 2, 1]]
+        assert [run[1:] for run in found] == [["progressed", 3, 0], ["fruitless", 3, 1]]
         assert [alive for _, alive, _ in await heir("workers")] == [True]
         assert await heir("doctor") == []
 
@@ -89,7 +89,7 @@ async def test_a_new_process_takes_over_what_the_last_one_left(path: Path) -> No
         await dying.kill()
     bench = await open_bench(path, lease=600)
     run = await bench.claim_one(await bench.session())
-    assert (run.id, run.fence, run.crashes) == ("run", 2, 1)
+    assert (run.id, run.fence, run.crashes) == ("run", 3, 1)
     assert await bench.store.doctor() == []
     await bench.store.close()
 
@@ -141,8 +141,8 @@ async def test_a_stopped_process_loses_its_runs_and_can_write_nothing(path: Path
         await heir("forget_ready")
         stopped.stop()
         ((_, _, fence, crashes),) = await claim_when_ready(heir)
-        assert (fence, crashes) == (2, 0)
-        await heir("finish", run=run, fence=2, value="heir")
+        assert (fence, crashes) == (3, 0)
+        await heir("finish", run=run, fence=3, value="heir")
         stopped.go_on()
         assert await stopped("append", run=run, fence=1, seq=1) == "stale"
         assert await stopped("finish", run=run, fence=1, value="stopped") == "stale"

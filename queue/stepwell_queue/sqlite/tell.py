@@ -24,11 +24,11 @@ def tell(
     status: int,
     value: bytes,
     at: float,
-) -> None:
-    """Put a row into the inbox, once per uid, and wake the run if it waits."""
+) -> bool:
+    """Put a row into the inbox and wake the run if it waits; False if its uid was told before."""
     tx.execute(_TELL, (run, int(kind), uid, name, path, int(status), bytearray(value), at))
     if tx.cursor.rowcount == 0:
-        return
+        return False
     number = tx.cursor.lastrowid or 0
     stands, worker, fence, target = tx.one(_WHERE, (run,))
     # a task that waits for its next attempt is cancelled now, not then
@@ -38,6 +38,7 @@ def tell(
     elif stands == _RUNNING:
         row = InboxRow(number, run, kind, uid, name, path, status, value, at)
         tx.effects.told.append((worker, row))
+    return True
 
 
 def child_ended(tx: Tx, child: int, parent: int, status: int, value: bytes, at: float) -> None:
@@ -59,8 +60,8 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
             if parent is not None:
                 child_ended(tx, run, parent, Status.CANCELLED, reason, at)
             return int(Status.CANCELLED)
-    tell(tx, run, InboxKind.CANCEL, uid, "cancel", "", 0, reason, at)
-    if status == Status.HELD:
+    told = tell(tx, run, InboxKind.CANCEL, uid, "cancel", "", 0, reason, at)
+    if told and status == Status.HELD:
         release_held(tx, run)
     return int(tx.one(_WHERE, (run,))[0])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from stepwell_queue.contract import Identity, InboxRow, Verb
+from stepwell_queue.contract import Identity, InboxRow, Status, Verb
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote
@@ -21,7 +22,7 @@ from stepwell_queue.sqlite.verbs_worker import (
 )
 
 _ADOPT, _HELD = SQL["adopt"], SQL["held_by_remote"]
-_FIND, _ATTACH = SQL["find_remote"], SQL["attach"]
+_FIND, _ATTACH, _STAND = SQL["find_remote"], SQL["attach"], SQL["fences_at"]
 _REGISTER, _FENCES, _HAND_BACK = SQL["register"], SQL["fences_of"], SQL["hand_back_one"]
 _TOLD, _LAPSED, _HELD_BY = SQL["told_to"], SQL["remote_lapsed"], SQL["still_held"]
 
@@ -100,29 +101,37 @@ def attach(tx: Tx, verb: Attach) -> Attached:
     found = tx.one(_FIND, (row[-1],))
     if found is None:
         tx.execute(_REGISTER, (None, *row))
-        worker = tx.cursor.lastrowid or 0
+        worker, swept, served = tx.cursor.lastrowid or 0, 0, []
         promote(tx)
-        try_stuck(tx, targets)
-        return Attached(Remote(worker, row, targets, 0), sorted(holds), [])
-    worker, *served = found
-    changed = (*row[:5], *row[6:9], worker)  # all but when it was registered, and the key
-    ((swept,),) = tx.execute(_ATTACH, changed).fetchall()
+    else:
+        worker, *served = found
+        changed = (*row[:5], *row[6:9], worker)  # all but when it was registered, and the key
+        ((swept,),) = tx.execute(_ATTACH, changed).fetchall()
     if served != [row[7], row[8]]:
         try_stuck(tx, targets)
-    lost = _agree(tx, worker, holds)
+    _release_others(tx, worker, holds)
     inbox = [InboxRow(*one) for one in tx.execute(_TOLD, (worker,)).fetchall()]
-    return Attached(Remote(worker, row, targets, swept), lost, inbox)
+    return Attached(Remote(worker, row, targets, swept), _lost(tx, worker, holds), inbox)
 
 
-def _agree(tx: Tx, worker: int, holds: Mapping[int, int]) -> list[int]:
-    """Have it hold what both sides say that it holds; answers what it only believes to hold."""
-    fences: dict[int, int] = dict(tx.execute(_FENCES, (worker,)).fetchall())
-    for run, fence in fences.items():
+def _release_others(tx: Tx, worker: int, holds: Mapping[int, int]) -> None:
+    """Make ready what is leased to it without its knowledge."""
+    for run, fence in tx.execute(_FENCES, (worker,)).fetchall():
         if holds.get(run) != fence:
             ((target,),) = tx.execute(_HAND_BACK, (tx.now, run)).fetchall()
             tx.made_ready(target)
             tx.effects.moves.append((run, None, 0))
-    return sorted(run for run, fence in holds.items() if fences.get(run) != fence)
+
+
+def _lost(tx: Tx, worker: int, holds: Mapping[int, int]) -> list[int]:
+    """What it was relieved of; what it has given up itself, it will say again, and hear of then."""
+    rows = tx.execute(_STAND, (json.dumps(list(holds)),)).fetchall()
+    mine = {
+        run
+        for run, status, fence, holder in rows
+        if fence == holds[run] and (status != Status.RUNNING or holder == worker)
+    }
+    return sorted(holds.keys() - mine)
 
 
 def lapse(tx: Tx, verb: Lapse) -> None:

@@ -32,6 +32,7 @@ _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
 _FINISH, _FINISH_MORE, _STANDING = SQL["finish"], SQL["finish_more"], SQL["standing"]
 _PARK_UNTIL, _COMPLETED, _RUNNING = SQL["park_until"], int(Status.COMPLETED), int(Status.RUNNING)
+_STANDS: Final = SQL["where_held"]
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
@@ -73,6 +74,8 @@ def _append(tx: Tx, verb: Append) -> None:
             if not _insert(tx, run, fence, record):
                 return  # a repetition: the whole verb is in place
     elif tx.one(_HELD, (run, fence)) is None:
+        if _gave_up(tx, run, fence, ended=True):
+            return
         raise StaleFence(run, fence)
     if verb.closed or verb.opened:
         _operations(tx, run, verb.closed, verb.opened)
@@ -101,12 +104,13 @@ def _insert(tx: Tx, run: int, fence: int, record: Record) -> bool:
     try:
         tx.execute(_APPEND, _row(run, fence, record))
     except sqlite3.IntegrityError:
-        if tx.one(_HELD, (run, fence)) is None:
-            raise StaleFence(run, fence) from None
+        held = tx.one(_HELD, (run, fence)) is not None
         row = tx.one(_RECORD_AT, (run, record.seq))
-        if row is None:
+        if held and row is None:
             raise  # no repeated seq: the record itself is malformed
-        if row[-1] != fence or Record(*row[:-1]) != record:
+        if row is None or row[-1] != fence or Record(*row[:-1]) != record:
+            raise StaleFence(run, fence) from None
+        if not held and not _gave_up(tx, run, fence, ended=True):
             raise StaleFence(run, fence) from None
         return False
     return True
@@ -141,13 +145,17 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
     return [InboxRow(*row) for row in rows] if rows else ()
 
 
-def _gave_up(tx: Tx, run: int, fence: int) -> bool:
-    """Whether this claim was given up and nobody claimed since: the verb is repeated."""
-    row = tx.one(_STANDING, (run,))
-    if row is None or row[1] != fence:
+def _gave_up(tx: Tx, run: int, fence: int, *, ended: bool = False) -> bool:
+    """Whether who had this claim gave it up, `ended`: or ended the run, and nobody claimed since.
+
+    Then the verb is said again: nobody else has this fence, and what takes a run from its holder
+    raises it.
+    """
+    row = tx.one(_STANDS, (run,))
+    if row is None or row[2] != fence:
         return False
     status: int = row[0]
-    return status < _COMPLETED and status != _RUNNING
+    return status != _RUNNING and (ended or status < _COMPLETED)
 
 
 def is_plain_end(verb: Finish) -> bool:
@@ -211,9 +219,9 @@ def settle(tx: Tx, verb: Settle) -> None:
     large = len(error) > INLINE
     tx.execute(_SETTLE, (verb.status, None if large else error, tx.now, run, fence))
     if tx.cursor.rowcount == 0:
-        if tx.one(_STANDING, (run,)) != (verb.status, fence, error):
+        if not _gave_up(tx, run, fence):
             raise StaleFence(run, fence)
-        return
+        return  # a repetition, even if an operator has moved the run on
     if large:
         tx.execute(_BLOB, (run, VALUE, error))
     tx.effects.moves.append((run, None, 0))

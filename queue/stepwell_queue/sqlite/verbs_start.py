@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stepwell_queue.contract import Claimed, InboxKind, NewRun, Start, Started, StartMany, Status
+from stepwell_queue.contract import (
+    InboxKind,
+    NewRun,
+    Start,
+    Started,
+    StartMany,
+    Status,
+    born,
+)
 from stepwell_queue.errors import IdConflict
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
@@ -22,7 +30,8 @@ _INSERT_MANY: Final = SQL["insert_ready"].format(rows=", ".join([_ROW] * _AT_ONC
 _INSERT_RUNNING: Final = SQL["insert_running"]
 _BLOB, _LAST, _READY = SQL["put_blob"], SQL["last_run"], SQL["ready_in_queue"]
 _SCHEDULED, _READY_NOW, _RUNNING = int(Status.SCHEDULED), int(Status.READY), int(Status.RUNNING)
-_ADDRESS, _STANDING = SQL["address"], SQL["standing"]
+_ADDRESS, _STANDING, _END_WAITS = SQL["address"], SQL["standing"], SQL["end_waits"]
+_WHERE, _RECORD_AT = SQL["where_held"], SQL["record_at"]
 ARGS, VALUE = 0, 1
 
 
@@ -41,13 +50,13 @@ def start(tx: Tx, verb: Start) -> Started:
     else:
         tx.execute(_INSERT_RUNNING, (*row, now, session.worker))
     if tx.cursor.rowcount == 0:
-        return _existing(tx, new)
+        return _existing(tx, new, verb.worker)
     run = tx.cursor.lastrowid or 0
     if len(new.args) > INLINE:
         tx.execute(_BLOB, (run, ARGS, new.args))
     if session is not None:
         tx.effects.moves.append((run, new.id, session.worker))
-        return Started(run, new.id, True, _RUNNING, _born(run, new))
+        return Started(run, new.id, True, _RUNNING, born(run, new))
     if due is None:
         tx.made_ready(target)
         return Started(run, new.id, True, _READY_NOW)
@@ -85,15 +94,7 @@ def _taker(tx: Tx, worker: int, queue: str) -> SessionState | None:
     return session
 
 
-def _born(run: int, new: NewRun) -> Claimed:
-    return Claimed(
-        run, new.id, new.kind, new.name, new.version, new.queue, 1, 0, 0, 0, new.priority,
-        new.nonce, 0, new.at, new.due, new.deadline, None, None, None, new.args, b"",
-        new.options, False, (), (), (),
-    )  # fmt: skip
-
-
-def _existing(tx: Tx, new: NewRun) -> Started:
+def _existing(tx: Tx, new: NewRun, worker: int | None) -> Started:
     run, kind, name, version, digest, nonce, status, _, _ = tx.one(_FIND, (new.id,))
     same_signature = digest[:4] == new.digest[:4]
     if (kind, name, version) != (new.kind, new.name, new.version):
@@ -102,7 +103,11 @@ def _existing(tx: Tx, new: NewRun) -> Started:
         )
     if same_signature and digest != new.digest:
         raise IdConflict(new.id, f"{name} with other arguments", f"{new.name} with these arguments")
-    return Started(run, new.id, nonce == new.nonce, status)
+    created = nonce == new.nonce  # then this is said again, and its answer may have got lost
+    claimed = None
+    if created and worker is not None and tx.one(_WHERE, (run,))[:3] == (_RUNNING, worker, 1):
+        claimed = born(run, new) if tx.one(_RECORD_AT, (run, 0)) is None else None
+    return Started(run, new.id, created, status, claimed)
 
 
 def start_many(tx: Tx, verb: StartMany) -> list[Started]:
@@ -218,7 +223,7 @@ def _meet_child(tx: Tx, parent: int, fence: int, path: str, new: NewRun) -> None
             f"{name} (version {version}), started at {known_path or 'another place'} of this run",
             f"a child started at {path or 'another place'}",
         )
-    if path and status >= Status.COMPLETED:
+    if path and status >= Status.COMPLETED and tx.one(_END_WAITS, (parent, new.id, path)) is None:
         # asked for anew by a retry, which voided the outcome that was told first
         value = tx.one(_STANDING, (run,))[2]
         again = f"{new.id}@{fence}"

@@ -21,6 +21,9 @@ SELECT 1 FROM inbox WHERE absorbed = 0 LIMIT 1
 -- name: cancel_waiting
 SELECT 1 FROM inbox WHERE run = ? AND absorbed = 0 AND kind = 1 LIMIT 1
 
+-- name: end_waits
+SELECT 1 FROM inbox WHERE run = ? AND absorbed = 0 AND kind = 2 AND name = ? AND path = ? LIMIT 1
+
 -- name: inbox
 SELECT id, run, kind, uid, name, path, status, value, at
 FROM inbox WHERE run = ? AND absorbed = 0 ORDER BY id

@@ -25,7 +25,7 @@ SELECT run, fence, crashes,
 FROM runs r WHERE worker = ?
 
 -- name: hand_over
-UPDATE runs SET status = ?, due = ?, worker = NULL, crashes = ?, updated = ?
+UPDATE runs SET status = ?, due = ?, worker = NULL, crashes = ?, updated = ?, fence = fence + 1
 WHERE run = ? AND fence = ? AND worker = ? AND status = 2
 RETURNING target
 
@@ -66,6 +66,9 @@ WHERE worker = ? RETURNING swept
 
 -- name: fences_of
 SELECT run, fence FROM runs WHERE worker = ?
+
+-- name: fences_at
+SELECT run, status, fence, worker FROM runs WHERE run IN (SELECT value FROM json_each(?))
 
 -- name: hand_back_one
 UPDATE runs SET status = 1, worker = NULL, updated = ? WHERE run = ? RETURNING target
