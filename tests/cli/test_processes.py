@@ -129,9 +129,9 @@ def test_workers_do_not_outlive_their_supervisor(new_address: str) -> None:
     assert stderr.count("worker_stopped") == 2  # they hand back what they hold
 
 
-def knitting(new_address: Path, supervisor: subprocess.Popen[str]) -> None:
-    shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--id", "scarf", "--store", new_address)
-    while shell("show", "scarf", "--store", new_address, "--json").json["status"] != "running":
+def knitting(store: str | Path, supervisor: subprocess.Popen[str]) -> None:
+    shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--id", "scarf", "--store", store)
+    while shell("show", "scarf", "--store", store, "--json").json["status"] != "running":
         assert supervisor.poll() is None
 
 
