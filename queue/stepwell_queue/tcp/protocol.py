@@ -42,6 +42,8 @@ PAGE: Final = 256 * 1024
 """Bytes of one run in one answer to a claim; what is over that is asked for."""
 CHUNK: Final = 1024 * 1024
 """Bytes of small requests that are put into one frame."""
+AT_ONCE: Final = 32
+"""Requests that are put into one frame: while the server deals with them, the client goes on."""
 NOTE: Final = 0
 """The number of a request that is not answered."""
 BEATS, REQUESTS = "beats", "requests"

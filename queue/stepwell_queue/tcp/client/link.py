@@ -13,13 +13,13 @@ from stepwell_queue.errors import StoreRefused, StoreUnavailable
 from stepwell_queue.tcp.access import Access, Address
 from stepwell_queue.tcp.client.channel import Channel, greeting
 from stepwell_queue.tcp.protocol import (
+    AT_ONCE,
     CHUNK,
     FRAME_LIMIT,
     NOTE,
     REQUESTS,
     Event,
     Ping,
-    Refusal,
     Reply,
     Request,
     Welcome,
@@ -47,6 +47,7 @@ class Waiting(NamedTuple):
     done: Done
     weight: int
     expires: float  # by the clock of the loop; FOREVER = said again until it is answered
+    late: Done | None = None  # called instead of `done` if the answer comes after that
 
 
 class Link:
@@ -73,6 +74,7 @@ class Link:
         self._channel: Channel | None = None
         self.welcome: Welcome
         self.waiting: dict[int, Waiting] = {}
+        self._late: dict[int, tuple[Request, Done]] = {}
         self.bytes = 0
         self._outbox: list[tuple[int, Request]] = []
         self._outbox_bytes = self._number = 0
@@ -142,6 +144,7 @@ class Link:
     def _say_again(self) -> None:
         """Repeat what was not answered, in order, after saying who is there."""
         self._outbox, self._outbox_bytes = [], 0
+        self._late.clear()
         before = list(self.waiting)
         self._reintroduce()
         for number in before:
@@ -184,13 +187,20 @@ class Link:
 
     # --- requests ---
 
-    def ask(self, request: Request, done: Done, weight: int, expires: float) -> int:
+    def ask(
+        self,
+        request: Request,
+        done: Done,
+        weight: int,
+        expires: float,
+        late: Done | None = None,
+    ) -> int:
         """Send a request; `done` is called with its value, or with what refused it.
 
         Returns its number. `weight` in bytes; `expires` as in `Waiting`.
         """
         self._number = number = self._number + 1
-        self.waiting[number] = Waiting(request, done, weight, expires)
+        self.waiting[number] = Waiting(request, done, weight, expires, late)
         self.bytes += weight
         self._put(number, request, weight)
         return number
@@ -215,7 +225,7 @@ class Link:
     def _put(self, number: int, request: Request, weight: int) -> None:
         self._outbox.append((number, request))
         self._outbox_bytes += weight
-        if self._outbox_bytes > CHUNK:
+        if len(self._outbox) >= AT_ONCE or self._outbox_bytes > CHUNK:
             self.flush()
         elif not self._scheduled:
             self._scheduled = True
@@ -253,23 +263,26 @@ class Link:
         if entry is not None:
             self.bytes -= entry.weight
             error.add_note(f"{_name(entry.request)} could not be sent to {self.address}")
-            self._call(entry, error)
+            self._call(entry.request, entry.done, error)
 
     # --- answers ---
 
     def _on_frame(self, body: memoryview) -> None:
         answers, events = decode_answers(body)
         waiting = self.waiting
+        value: object
         for answer in answers:
             if isinstance(answer, int):
-                entry = waiting.pop(answer, None)
-                value: object = None
+                number, value = answer, None
             else:
-                entry = waiting.pop(answer.number, None)
-                value = answer.value if isinstance(answer, Reply) else _said(answer)
+                number = answer.number
+                value = answer.value if isinstance(answer, Reply) else rebuilt(answer)
+            entry = waiting.pop(number, None)
             if entry is not None:
                 self.bytes -= entry.weight
-                self._call(entry, value)
+                self._call(entry.request, entry.done, value)
+            elif number in self._late:
+                self._call(*self._late.pop(number), value)
         if answers:
             self._on_answered()
         for event in events:
@@ -279,11 +292,11 @@ class Link:
                 _log.exception("what %s told could not be taken", self.address)
         self._check_idle()
 
-    def _call(self, entry: Waiting, value: object) -> None:
+    def _call(self, request: Request, done: Done, value: object) -> None:
         try:
-            entry.done(value)
+            done(value)
         except Exception:  # noqa: BLE001  as above
-            _log.exception("the callback of %s failed", _name(entry.request))
+            _log.exception("the callback of %s failed", _name(request))
 
     def _check_idle(self) -> None:
         if self._idle is not None and not self.waiting and not self._idle.done():
@@ -318,15 +331,14 @@ class Link:
     def _give_up(self, number: int, why: str) -> None:
         entry = self.waiting.pop(number)
         self.bytes -= entry.weight
-        self._call(entry, StoreUnavailable(why.format(_name(entry.request))))
+        if entry.late is not None:
+            self._late[number] = (entry.request, entry.late)
+        failure = StoreUnavailable(why.format(_name(entry.request)))
+        self._call(entry.request, entry.done, failure)
 
 
 def _name(request: Request) -> str:
     return type(request).__name__
-
-
-def _said(refusal: Refusal) -> Exception:
-    return rebuilt(refusal)
 
 
 def _ignore(answer: object) -> None:

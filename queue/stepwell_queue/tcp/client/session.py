@@ -26,7 +26,8 @@ class TcpSession:
     ) -> None:
         self.number, self.key, self.events = number, key, events
         self._hello, self._dropped, self._end = hello, dropped, end
-        self._coming: dict[int, list[InboxRow]] = {}  # runs of which a part is still on its way
+        # runs of which a part is still on its way: fence, and what was told meanwhile
+        self._coming: dict[int, tuple[int, list[InboxRow]]] = {}
         self._closed = False
         self.known = False  # to the server
         self.introducing: int | None = None  # the request by which it is told again
@@ -65,15 +66,20 @@ class TcpSession:
         if not jobs.cut:
             return ClaimResult(list(jobs.runs), jobs.more, jobs.alone_waiting)
         cut = frozenset(jobs.cut)
-        self._coming.update((run, []) for run in cut)
-        runs = [claimed for claimed in jobs.runs if claimed.run not in cut]
+        runs: list[Claimed] = []
+        for claimed in jobs.runs:
+            if claimed.run in cut:
+                self._coming[claimed.run] = (claimed.fence, [])
+            else:
+                runs.append(claimed)
         return ClaimResult(runs, jobs.more, jobs.alone_waiting)
 
     def arrived(self, claimed: Claimed) -> Claimed | None:
         """Return a run whose last part has come, with what was told meanwhile; None: it is lost."""
-        meanwhile = self._coming.pop(claimed.run, None)
-        if meanwhile is None:
+        fence, meanwhile = self._coming.get(claimed.run, (0, []))
+        if fence != claimed.fence:
             return None
+        del self._coming[claimed.run]
         known = {row.id for row in claimed.inbox}
         inbox = [*claimed.inbox, *(row for row in meanwhile if row.id not in known)]
         return replace(claimed, inbox=inbox)
@@ -83,7 +89,7 @@ class TcpSession:
         if self._coming:
             now: list[InboxRow] = []
             for row in rows:
-                self._coming.get(row.run, now).append(row)
+                self._coming.get(row.run, (0, now))[1].append(row)
             rows = now
         if rows:
             self.events.on_inbox(rows)

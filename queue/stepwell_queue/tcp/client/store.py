@@ -140,7 +140,15 @@ class TcpStore:
         heard: Any = done
         if kind not in _PLAIN:
             heard = _ANSWERS[kind](self, request, done)
-        link.ask(request, heard, weight, expires)
+        late = self._too_late if kind is Start and request.worker is not None else None
+        link.ask(request, heard, weight, expires, late)
+
+    def _too_late(self, answer: Any) -> None:
+        """A run that was started for a worker here, which has given up waiting for it."""
+        if not isinstance(answer, Exception):
+            started: Any = _decoder(tuple[int, bool, int, bool])(answer)
+            if started[3]:
+                self.submit(Reschedule(started[0], 1, None), _ignore)
 
     async def do(self, verb: Verb[R]) -> R:
         answer: asyncio.Future[R] = self._loop.create_future()

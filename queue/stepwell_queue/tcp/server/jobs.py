@@ -67,6 +67,7 @@ class RemoteWorker:
             return
         jobs = self._taken(answer)
         if jobs is None:
+            done(Jobs((), False, False))
             return
         done(jobs)
         if not (jobs.more or jobs.alone_waiting):
