@@ -6,6 +6,8 @@ import dataclasses
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,14 @@ def test_a_server_is_started_from_a_file(tmp_path: Path) -> None:
         told = shell("ping", "--store", address, "--json", STEPWELL_TOKEN="of the file").json
         assert told["durability"] == "process"
         server.stop(signal.SIGTERM)
+
+
+def test_other_commands_do_not_load_what_reads_the_settings() -> None:
+    code = "import stepwell.cli, sys; print('pydantic_settings' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-Ic", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 def shown(default: object) -> str:

@@ -18,7 +18,7 @@ log = structlog.get_logger("stepwell")
 LINE = "STEPWELL_SUPERVISOR"
 """The environment variable that holds the number of the socket to the supervisor."""
 READY, STOP, STOP_NOW = b"r", b"s", b"n"
-LATE = 15.0
+LATE = 30.0
 """Seconds after the grace when a worker that has not ended is taken for hung."""
 
 
