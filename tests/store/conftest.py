@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ async def bench(request: pytest.FixtureRequest, path: Path) -> AsyncIterator[Ben
 
 
 @contextlib.asynccontextmanager
-async def _open(path: Path, how: Any, clock: Clock) -> AsyncIterator[Bench]:
+async def _open(path: Path, how: Any, clock: Clock) -> AsyncGenerator[Bench]:
     async with contextlib.AsyncExitStack() as stack:
         if how == "tcp":
             server = await stack.enter_async_context(serving(path, clock=clock))

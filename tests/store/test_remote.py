@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,33 @@ async def test_a_worker_that_is_not_heard_of_loses_its_runs_to_a_crash(path: Pat
     found = await station.claim_as(again)
     assert [(one.id, one.crashes) for one in found] == [("run", 1), ("progressed", 0)]
     await station.store.close()
+
+
+@pytest.mark.blocking  # it is what the test is about
+async def test_a_server_that_was_stopped_itself_reads_beats_before_it_gives_up(path: Path) -> None:
+    station = await open_station(path, lease=0.3)
+    await station.remote()
+    time.sleep(0.6)  # noqa: ASYNC251  as if the machine had been suspended
+    for _ in range(3):
+        await asyncio.sleep(0)  # what was due meanwhile happens
+    assert station.sessions.beat("key")
+    await station.store.close()
+
+
+async def test_a_worker_that_comes_back_as_it_lapses_is_a_new_one(station: Station) -> None:
+    guest = await station.remote()
+    await station.start("run")
+    (run,) = await station.claim_as(guest)
+    sessions = station.sessions
+    session = sessions._sessions["key"]  # pyright: ignore[reportPrivateUsage]
+    session.state.heard = -1e9  # as after a lease of silence
+    sessions._look_at = time.monotonic()  # pyright: ignore[reportPrivateUsage]
+    sessions._look()  # pyright: ignore[reportPrivateUsage]
+    again = await station.remote(holds={run.run: 1})
+    assert again.worker != guest.worker
+    assert again.lost_at_open == [run.run]
+    assert not guest.lapsed.is_set()
+    assert sessions.beat("key")
 
 
 async def test_beats_keep_a_session(path: Path) -> None:

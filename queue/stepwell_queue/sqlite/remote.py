@@ -203,7 +203,11 @@ class RemoteSessions:
     def _lapse(self, key: str, session: _Session) -> None:
         del self._sessions[key]
         self._hub.leave(session.state.worker)
-        self._push(Lapse(session.state.worker), lambda answer: session.lapsed())
+        self._push(Lapse(session.state.worker), partial(self._lapsed, key, session))
+
+    def _lapsed(self, key: str, session: _Session, answer: object) -> None:
+        if key not in self._opening:  # else it has just come back, as a new worker
+            session.lapsed()
 
     def stop(self) -> None:
         """Leave the rows and leases as they are: the next server goes on with them."""
