@@ -242,15 +242,13 @@ class Claim(Verb[ClaimResult], frozen=True, array_like=True, tag=7, gc=False):
 
     Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and
     keeps its coroutine. `idle`: the worker holds nothing, so a run with >= 2 crashes may be
-    claimed, alone. `push`: what the limit leaves is credit, for which a broker may claim later what
-    becomes ready, and tell it by `on_claimed`; a store in the same process tells `on_ready`.
+    claimed, alone.
     """
 
     worker: int
     limit: int
     live: Mapping[int, int]
     idle: bool = False
-    push: bool = False
 
 
 class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):
@@ -478,7 +476,7 @@ class SessionEvents(Protocol):
         ...
 
     def on_claimed(self, result: ClaimResult) -> None:
-        """Runs that a broker claimed for this session, of the limit that its last claim left."""
+        """Runs that a broker claimed for this session, which has offered places."""
         ...
 
     def on_answered(self) -> None:
@@ -499,6 +497,14 @@ class Session(Protocol):
 
     @property
     def worker(self) -> int: ...
+
+    def offer(self, places: int) -> None:
+        """Say how many runs the worker takes at once; 0 = none, until it asks.
+
+        A broker claims for the places that are free, as work becomes ready, and tells it by
+        `on_claimed`; a store in the same process tells `on_ready`.
+        """
+        ...
 
     def dropped(self, run: int) -> None:
         """Say that the worker no longer keeps the coroutine of a run that it parked."""

@@ -137,6 +137,7 @@ class Worker:
         except BaseException:
             await self._life.aclose()
             raise
+        self._session.offer(self.settings.concurrency)
         self.on_ready()
 
     async def stop(self, grace: float | None = None) -> None:
@@ -147,6 +148,7 @@ class Worker:
         if self._session is None:
             return
         self._stopping = True
+        self._session.offer(0)
         grace = self.settings.grace if grace is None else grace
         for one in list(self.held.values()):
             one.leave()
@@ -250,8 +252,7 @@ class Worker:
         self._hungry = False
         idle = not self.held and not self._reserved
         try:
-            claim = Claim(session.worker, free, self._live_fences, idle, True)
-            self.store.submit(claim, self._claimed)
+            self.store.submit(Claim(session.worker, free, self._live_fences, idle), self._claimed)
         except StoreUnavailable as closed:
             self._claimed(closed)
 
@@ -374,6 +375,7 @@ class Worker:
         self.held.pop(one.run, None)
         if self._alone == one.run:
             self._alone = None
+            self._hungry = True  # for what had to wait beside it
         self._place_free()
 
     def parked(self, activation: Activation) -> None:

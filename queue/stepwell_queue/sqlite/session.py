@@ -16,6 +16,9 @@ class SqliteSession:
     def worker(self) -> int:
         return self._worker
 
+    def offer(self, places: int) -> None:
+        """Nothing to do: the worker hears of ready work, and claims it itself."""
+
     def dropped(self, run: int) -> None:
         """Nothing to do: each claim says which coroutines are kept."""
 

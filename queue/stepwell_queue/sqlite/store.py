@@ -168,11 +168,6 @@ class SqliteStore:
         self._check_open()
         return self._hub.watch(id, done)
 
-    def holder(self, run: int) -> int | None:
-        """Return the worker of this process, or of its clients, that holds a run."""
-        held = self._hub.held.get(run)
-        return None if held is None else held[1]
-
     def forget(self, watcher: Watcher) -> None:
         self._hub.forget(watcher)
 

@@ -83,7 +83,7 @@ class OpenSession(msgspec.Struct, frozen=True, array_like=True, tag=32):
     `number` names the session on this connection: what Claim and Start call their worker. `key`
     names it for ever. `holds`: what the worker has in hand, run -> fence; what was leased to it
     beside that was in an answer that got lost, and is released. `keeps`: parked runs whose
-    coroutines it has. Answered by the runs that it holds no longer.
+    coroutines it has. `places`: as in Offer. Answered by the runs that it holds no longer.
     """
 
     number: int
@@ -93,6 +93,7 @@ class OpenSession(msgspec.Struct, frozen=True, array_like=True, tag=32):
     hello: Hello
     holds: Mapping[int, int]
     keeps: Mapping[int, int]
+    places: int = 0
 
 
 class CloseSession(msgspec.Struct, frozen=True, array_like=True, tag=33):
@@ -164,6 +165,16 @@ class GetInbox(msgspec.Struct, frozen=True, array_like=True, tag=44):
     after: int
 
 
+class Offer(msgspec.Struct, frozen=True, array_like=True, tag=45):
+    """The worker takes so many runs at once; those that are free are its credit. A note.
+
+    0 = none: then it is told Ready, and claims when it likes.
+    """
+
+    number: int
+    places: int
+
+
 VerbOnWire: TypeAlias = (
     Start
     | StartMany
@@ -193,6 +204,7 @@ Request: TypeAlias = (
     | Ping
     | GetJournal
     | GetInbox
+    | Offer
 )
 
 
@@ -221,7 +233,7 @@ class Jobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
-    """There may be something to claim."""
+    """There may be something to claim, and the session has offered no places."""
 
     session: int
 
@@ -241,7 +253,7 @@ class Lost(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 
 class Pushed(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """Runs that were claimed for the session, of its credit."""
+    """Runs that were claimed for free places of the session."""
 
     session: int
     jobs: Jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import socket
@@ -65,7 +66,10 @@ class Beats:
             self._stopped = True
             self._lock.notify()
             if self._socket is not None:
-                self._socket.close()
+                # wakes the thread, which closes it: the number of a closed one may be given out
+                # again while the thread still reads from it
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
         failures = 0

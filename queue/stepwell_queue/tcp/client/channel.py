@@ -60,6 +60,7 @@ class Channel(asyncio.Protocol):
         self.welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self.heard = 0  # bytes
         self.writable = True
+        self.lost = False
         self._transport: asyncio.Transport | None = None
         self._broken: Exception | None = None
 
@@ -85,7 +86,7 @@ class Channel(asyncio.Protocol):
         self.heard += len(data)
         try:
             self._frames.feed(data)
-        except (FrameTooLong, msgspec.DecodeError) as error:
+        except (FrameTooLong, msgspec.DecodeError, RecursionError) as error:
             self._broken = error
             self.abort()
 
@@ -112,8 +113,10 @@ class Channel(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._frames.stopped = True
+        self._frames.stopped = self.lost = True
         error = self._broken or exc
+        if self.welcome.cancelled():
+            return  # it took too long
         if not self.welcome.done():
             why = "what answers there is no Stepwell server" if self._broken else "it hung up"
             self.welcome.set_exception(ConnectionError(f"{why} ({error})" if error else why))

@@ -109,9 +109,14 @@ class Link:
                     lambda: channel, self.address.host, self.address.port, ssl=self.context
                 )
                 self.welcome = await channel.welcome
+        except TimeoutError:
+            channel.abort()
+            raise ConnectionError(f"no answer within {_CONNECT_WITHIN:g} seconds") from None
         except BaseException:
             channel.abort()
             raise
+        if channel.lost:  # before anybody was there to hear of it
+            raise ConnectionError("it hung up after it had let this client in")
         self._channel = channel
         self._heard, self._silent = 0, 0
 
@@ -124,6 +129,8 @@ class Link:
                 "the connection to %s broke (%s); connecting again", self.address, error or "closed"
             )
             self._reconnecting = self._loop.create_task(self._reconnect())
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)  # nothing more is going to be answered
 
     async def _reconnect(self) -> None:
         delay, said = _FIRST_RETRY, ""
@@ -223,6 +230,8 @@ class Link:
         return entry is not None
 
     def _put(self, number: int, request: Request, weight: int) -> None:
+        if self._channel is None:
+            return  # what still waits then is said once there is a connection
         self._outbox.append((number, request))
         self._outbox_bytes += weight
         if len(self._outbox) >= AT_ONCE or self._outbox_bytes > CHUNK:

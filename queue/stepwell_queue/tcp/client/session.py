@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from stepwell_queue.contract import Claimed, ClaimResult, Hello, InboxRow, SessionEvents
-from stepwell_queue.tcp.protocol import Jobs, OpenSession
+from stepwell_queue.tcp.protocol import Dropped, Jobs, Offer, OpenSession, Request
 
 
 class TcpSession:
@@ -21,13 +21,14 @@ class TcpSession:
         key: str,
         hello: Hello,
         events: SessionEvents,
-        dropped: Callable[[int, int], None],
+        note: Callable[[Request], None],
         end: Callable[[TcpSession], Awaitable[None]],
     ) -> None:
         self.number, self.key, self.events = number, key, events
-        self._hello, self._dropped, self._end = hello, dropped, end
+        self._hello, self._note, self._end = hello, note, end
         # runs of which a part is still on its way: fence, and what was told meanwhile
         self._coming: dict[int, tuple[int, list[InboxRow]]] = {}
+        self._places = 0
         self._closed = False
         self.known = False  # to the server
         self.introducing: int | None = None  # the request by which it is told again
@@ -47,11 +48,17 @@ class TcpSession:
             self._hello,
             self.events.holds(),
             self.events.keeps(),
+            self._places,
         )
+
+    def offer(self, places: int) -> None:
+        """Say how many runs the worker takes at once; 0 = none, until it asks."""
+        self._places = places
+        self._note(Offer(self.number, places))
 
     def dropped(self, run: int) -> None:
         """Say that the worker no longer keeps the coroutine of a run that it parked."""
-        self._dropped(self.number, run)
+        self._note(Dropped(self.number, run))
 
     async def close(self) -> None:
         """Unregister; whatever it still holds becomes ready at once, with no crash counted."""

@@ -53,7 +53,6 @@ from stepwell_queue.tcp.client.session import TcpSession
 from stepwell_queue.tcp.protocol import (
     CloseSession,
     Closing,
-    Dropped,
     Event,
     Examine,
     Forget,
@@ -222,7 +221,7 @@ class TcpStore:
             )
         self._number += 1
         key = f"{self._client}/{self._number}"
-        session = TcpSession(self._number, key, hello, events, self._dropped, self._end_session)
+        session = TcpSession(self._number, key, hello, events, self._link.note, self._end_session)
         self._sessions[session.number] = session
         try:
             await self._get(session.introduction(), list[int])
@@ -255,9 +254,6 @@ class TcpStore:
         """On the thread of the beats: the server has given up a session, and must be told anew."""
         with contextlib.suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._link.hang_up)
-
-    def _dropped(self, number: int, run: int) -> None:
-        self._link.note(Dropped(number, run))
 
     async def _end_session(self, session: TcpSession) -> None:
         if self._beats is not None:

@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._frames = Frames(GREETING_LIMIT, self._greet)
         self.sessions: dict[int, RemoteWorker] = {}
         self.watchers: dict[int, Watcher] = {}
+        self.leaving: dict[RemoteWorker, int] = {}  # how many runs each has just given up
         self._answers: list[object] = []
         self._events: list[Event] = []
         self._later: deque[tuple[int, int, Any]] = deque()
@@ -205,6 +206,7 @@ class Connection(asyncio.Protocol):
                 self._later.append((number, share, request))
             else:
                 self._do(number, share, request)
+        self._fill()
         if (
             self._in_flight > self._config.max_in_flight
             or self._in_flight_bytes > self._config.max_queued
@@ -223,12 +225,20 @@ class Connection(asyncio.Protocol):
         except (TypeError, ValueError, StepwellError) as error:
             self.answer(number, share, error)
 
+    def _fill(self) -> None:
+        """What follows is claimed in the transaction in which other runs end."""
+        if self.leaving:
+            leaving, self.leaving = self.leaving, {}
+            for worker, count in leaving.items():
+                worker.leaves(count)
+
     def open_gate(self) -> None:
         """Go on with what waited for a session to be opened."""
         self._gated = False
         later = self._later
         while later and not self._gated and not self.closing:
             self._do(*later.popleft())
+        self._fill()
 
     # --- what goes out ---
 
@@ -257,8 +267,7 @@ class Connection(asyncio.Protocol):
         sessions = self.sessions
         if len(sessions) == 1:
             return next(iter(sessions.values()))
-        row = self.store.holder(run)
-        return next((one for one in sessions.values() if one.worker == row), None)
+        return next((one for one in sessions.values() if run in one.held), None)
 
     def settled(self, share: int) -> None:
         """A request is off the hands of this connection."""

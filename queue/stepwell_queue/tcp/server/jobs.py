@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -11,7 +11,16 @@ from msgspec.structs import replace
 from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, Record, Reschedule
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.store import SqliteStore
-from stepwell_queue.tcp.protocol import PAGE, Event, Jobs, Lost, Pushed, Ready, Told
+from stepwell_queue.tcp.protocol import (
+    PAGE,
+    Event,
+    Jobs,
+    Lost,
+    OpenSession,
+    Pushed,
+    Ready,
+    Told,
+)
 
 Row = TypeVar("Row", Record, InboxRow)
 _AT_ONCE = 256
@@ -31,12 +40,14 @@ class Line(Protocol):
 class RemoteWorker:
     """Implements `SessionEvents` for a worker at the other end of a connection."""
 
-    def __init__(self, store: SqliteStore, number: int, key: str, keeps: Mapping[int, int]) -> None:
-        self.number, self.key, self._store = number, key, store
+    def __init__(self, store: SqliteStore, said: OpenSession) -> None:
+        self.number, self.key, self._store = said.number, said.key, store
         self.worker = 0  # its row in the store, once it is registered
         self._line: Line | None = None
-        self._live = dict(keeps)
-        self._credit = 0
+        self._places = said.places
+        self.held = set(said.holds)
+        self._live = dict(said.keeps)
+        self._behind = False  # there may be ready work that it had no place for
         self._claiming = self._missed = self._announced = False
 
     def attach(self, line: Line) -> None:
@@ -45,48 +56,61 @@ class RemoteWorker:
     def detach(self) -> None:
         """The connection is gone: what is claimed from now on goes back."""
         self._line = None
-        self._credit = 0
+
+    def registered(self, worker: int, lost: Sequence[int]) -> None:
+        """Note its row, and what it holds no longer."""
+        self.worker = worker
+        self.held.difference_update(lost)
+
+    def offer(self, places: int) -> None:
+        """It takes so many runs at once."""
+        self._places = places
+        if places:
+            self.fill()
 
     # --- claims ---
 
     def claim(self, verb: Claim, done: Callable[[Jobs | Exception], None]) -> None:
-        """Claim for the worker, which asks for it; what is left of the limit becomes credit."""
-        self._credit = 0
+        """Claim for the worker, which asks for it."""
         self._announced = False
         self._live = dict(verb.live)
-        credit = verb.limit if verb.push else 0
-        limit = min(verb.limit, _AT_ONCE)
-        claim = Claim(self.worker, limit, self._live, verb.idle)
-        self._submit(claim, partial(self._found, credit, done))
+        claim = Claim(self.worker, min(verb.limit, _AT_ONCE), self._live, verb.idle)
+        self._submit(claim, partial(self._found, done))
 
     def _found(
-        self, credit: int, done: Callable[[Jobs | Exception], None], answer: ClaimResult | Exception
+        self, done: Callable[[Jobs | Exception], None], answer: ClaimResult | Exception
     ) -> None:
         if isinstance(answer, Exception):
             done(answer)
             return
         jobs = self._taken(answer)
-        if jobs is None:
-            done(Jobs((), False, False))
-            return
+        if self._places:  # what has no place yet is pushed, and need not be asked for
+            jobs = replace(jobs, more=False)
         done(jobs)
-        if not (jobs.more or jobs.alone_waiting):
-            self._credit = credit - len(jobs.runs)
-            if self._missed:
-                self.on_ready()
+        self._go_on()
 
-    def _taken(self, result: ClaimResult) -> Jobs | None:
-        """Note what the worker gets; None if nobody is there any more, and it goes back."""
-        if self._line is None:
-            for claimed in result.runs:
-                give_back(self._store, claimed)
-            return None
-        jobs, too_much = in_pages(result)
-        for claimed in jobs.runs:
-            self._live.pop(claimed.run, None)
-        for claimed in too_much:
-            give_back(self._store, claimed)
-        return jobs
+    def fill(self, leaving: int = 0) -> None:
+        """Claim for the places that are free, or will be once what was just said is applied."""
+        if self._claiming:
+            self._missed = True
+            return
+        free = self._places - len(self.held) + leaving
+        if free <= 0 or self._line is None:
+            self._behind = True
+            return
+        try:
+            self._submit(Claim(self.worker, min(free, _AT_ONCE), self._live), self._pushed)
+        except StoreUnavailable:  # it is being closed
+            self._claiming = False
+
+    def _pushed(self, answer: ClaimResult | Exception) -> None:
+        if isinstance(answer, Exception):
+            self._announce()
+            return
+        jobs = self._taken(answer)
+        if self._line is not None and (jobs.runs or jobs.alone_waiting):
+            self._line.tell(Pushed(self.number, replace(jobs, more=False)))
+        self._go_on()
 
     def _submit(self, claim: Claim, done: Callable[[ClaimResult | Exception], None]) -> None:
         self._claiming, self._missed = True, False
@@ -97,36 +121,32 @@ class RemoteWorker:
 
         self._store.submit(claim, over)
 
-    def _pushed(self, answer: ClaimResult | Exception) -> None:
-        if isinstance(answer, Exception):
-            self._announce()
-            return
-        jobs = self._taken(answer)
-        if jobs is None or self._line is None:
-            return
-        self._credit = max(self._credit - len(jobs.runs), 0)
-        if jobs.runs or jobs.alone_waiting:
-            self._line.tell(Pushed(self.number, jobs))
-        if self._missed or jobs.more:
-            self.on_ready()
+    def _taken(self, result: ClaimResult) -> Jobs:
+        """Note what the worker gets; if nobody is there any more, it goes back."""
+        if self._line is None:
+            for claimed in result.runs:
+                give_back(self._store, claimed)
+            return Jobs((), False, False)
+        jobs, too_much = in_pages(result)
+        for claimed in jobs.runs:
+            self.held.add(claimed.run)
+            self._live.pop(claimed.run, None)
+        for claimed in too_much:
+            give_back(self._store, claimed)
+        self._behind = jobs.more
+        return jobs
 
-    def started(self) -> None:
-        """A run was started for one of its free places."""
-        self._credit = max(self._credit - 1, 0)
+    def _go_on(self) -> None:
+        if self._places and (self._missed or self._behind):
+            self.fill()
 
     # --- what the store tells ---
 
     def on_ready(self) -> None:
         if not self.worker:
             return  # whoever is being registered is going to look for itself
-        if self._claiming:
-            self._missed = True
-        elif self._line is not None and self._credit > 0:
-            claim = Claim(self.worker, min(self._credit, _AT_ONCE), self._live)
-            try:
-                self._submit(claim, self._pushed)
-            except StoreUnavailable:  # it is being closed
-                self._claiming = False
+        if self._places:
+            self.fill()
         else:
             self._announce()
 
@@ -143,11 +163,13 @@ class RemoteWorker:
             self._line.tell(Told(self.number, rows))
 
     def on_lost(self, runs: Sequence[int]) -> None:
+        self.held.difference_update(runs)
         if self._line is not None:
             self._line.tell(Lost(self.number, runs))
 
     def on_answered(self) -> None:
-        """Nothing to do: the server sends what there is after each batch."""
+        if self._behind and not self._claiming and len(self.held) < self._places:
+            self.fill()
 
     def holds(self) -> dict[int, int]:
         """Not called: only the worker itself knows."""
@@ -159,8 +181,21 @@ class RemoteWorker:
 
     # --- what the worker says ---
 
+    def started(self, run: int) -> None:
+        """A run was started for one of its places."""
+        self.held.add(run)
+
+    def leaves(self, count: int) -> None:
+        """So many runs are given up by what was just said."""
+        if self._behind:
+            self.fill(count)
+
+    def gave_up(self, run: int) -> None:
+        self.held.discard(run)
+
     def parked(self, run: int, fence: int) -> None:
         """The worker keeps the coroutine, until it says otherwise."""
+        self.held.discard(run)
         self._live[run] = fence
 
     def dropped(self, run: int) -> None:

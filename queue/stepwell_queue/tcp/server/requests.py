@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from stepwell_queue.contract import (
     Claim,
     Ended,
+    Finish,
     History,
     InboxRow,
     Park,
+    Reschedule,
     RunFilter,
     RunInfo,
+    Settle,
     Start,
     Started,
 )
@@ -33,6 +36,7 @@ from stepwell_queue.tcp.protocol import (
     Jobs,
     ListRuns,
     ListWorkers,
+    Offer,
     OpenSession,
     Ping,
     WaitEnded,
@@ -42,6 +46,7 @@ from stepwell_queue.tcp.server.jobs import RemoteWorker, first, give_back
 if TYPE_CHECKING:
     from stepwell_queue.tcp.server.connection import Connection
 
+GivesUp: TypeAlias = Finish | Settle | Reschedule
 MAX_WATCHERS: Final = 100_000
 """Waits for ends of runs on one connection."""
 _LISTED_AT_ONCE: Final = 100
@@ -62,7 +67,7 @@ def _start(line: Connection, number: int, share: int, verb: Start) -> None:
             if line.closing:
                 give_back(line.store, answer.claimed)
             elif worker is not None:
-                worker.started()
+                worker.started(answer.run)
         said = (answer.run, answer.created, answer.status, answer.claimed is not None)
         line.answer(number, share, said)
 
@@ -84,18 +89,37 @@ def _park(line: Connection, number: int, share: int, verb: Park) -> None:
     worker = line.holder(verb.run)
 
     def parked(answer: list[InboxRow] | Exception) -> None:
-        if not answer and worker is not None:
-            worker.parked(verb.run, verb.fence)
+        if worker is not None:
+            if isinstance(answer, Exception):
+                worker.gave_up(verb.run)
+            elif not answer:
+                worker.parked(verb.run, verb.fence)
         line.answer(number, share, answer or None)
 
     line.store.submit(verb, parked)
+
+
+def _give_up(line: Connection, number: int, share: int, verb: GivesUp) -> None:
+    worker = line.holder(verb.run)
+    if worker is None:
+        line.store.submit(verb, partial(line.answer, number, share))
+    else:
+        line.store.submit(verb, partial(_gave_up, line, number, share, worker, verb.run))
+        line.leaving[worker] = line.leaving.get(worker, 0) + 1
+
+
+def _gave_up(
+    line: Connection, number: int, share: int, worker: RemoteWorker, run: int, answer: object
+) -> None:
+    worker.gave_up(run)
+    line.answer(number, share, answer)
 
 
 # --- sessions ---
 
 
 def _open_session(line: Connection, number: int, share: int, request: OpenSession) -> None:
-    worker = RemoteWorker(line.store, request.number, request.key, request.keeps)
+    worker = RemoteWorker(line.store, request)
 
     async def opened() -> list[int]:
         try:
@@ -118,6 +142,13 @@ def _dropped(line: Connection, number: int, share: int, request: Dropped) -> Non
     worker = line.sessions.get(request.number)
     if worker is not None:
         worker.dropped(request.run)
+    line.answer(number, share, None)
+
+
+def _offer(line: Connection, number: int, share: int, request: Offer) -> None:
+    worker = line.sessions.get(request.number)
+    if worker is not None:
+        worker.offer(request.places)
     line.answer(number, share, None)
 
 
@@ -191,6 +222,10 @@ HANDLERS: Final[dict[Any, Handler]] = {
     Start: _start,
     Claim: _claim,
     Park: _park,
+    Finish: _give_up,
+    Settle: _give_up,
+    Reschedule: _give_up,
+    Offer: _offer,
     OpenSession: _open_session,
     CloseSession: _close_session,
     Dropped: _dropped,

@@ -203,7 +203,7 @@ class Server:
             if self._sessions.get(worker.key) == (connection, worker):
                 del self._sessions[worker.key]
             raise
-        worker.worker = opened.worker
+        worker.registered(opened.worker, opened.lost)
         if self._sessions.get(worker.key) is None:  # the connection broke meanwhile
             self.store.remote.detach(worker.key)
         return opened.lost
