@@ -77,6 +77,7 @@ _log = logging.getLogger("stepwell.store")
 R = TypeVar("R")
 T = TypeVar("T")
 _KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim))
+_TRY_AGAIN: Final = 1.0  # seconds
 _PLAIN: Final = frozenset((Append, Finish, Settle, Reschedule, SendSignal))  # answered by nil
 
 
@@ -177,15 +178,14 @@ class TcpStore:
                 self._spawn(self._fetch_rest(session, claimed))
 
     async def _fetch_rest(self, session: TcpSession, claimed: Claimed) -> None:
-        journal = await self._rest_of_journal(claimed.run, claimed.journal)
-        inbox = list(claimed.inbox)
-        more = True
-        while more:
-            after = inbox[-1].id if inbox else 0
-            rows, more = await self._get(
-                GetInbox(claimed.run, after), tuple[list[InboxRow], bool], FOREVER
-            )
-            inbox += rows
+        try:
+            journal = await self._rest_of_journal(claimed.run, claimed.journal)
+            inbox = await self._rest_of_inbox(claimed.run, claimed.inbox)
+        except StepwellError as error:
+            _log.error("run %s could not be fetched as a whole: %s", claimed.id, error)
+            if self._link.closed_because is None:
+                self.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            return
         whole = session.arrived(replace(claimed, journal=journal, inbox=inbox))
         if whole is not None:
             session.events.on_claimed(ClaimResult([whole], False, False))
@@ -200,6 +200,14 @@ class TcpStore:
             )
             journal += records
         return journal
+
+    async def _rest_of_inbox(self, run: int, begun: Sequence[InboxRow]) -> list[InboxRow]:
+        inbox, more = list(begun), True
+        while more:
+            after = inbox[-1].id if inbox else 0
+            rows, more = await self._get(GetInbox(run, after), tuple[list[InboxRow], bool], FOREVER)
+            inbox += rows
+        return inbox
 
     def _spawn(self, work: Any) -> None:
         task = self._loop.create_task(work)
@@ -244,7 +252,7 @@ class TcpStore:
         session.introducing = None
         if isinstance(answer, Exception):
             _log.error("%s does not take a worker back: %s", self._address, answer)
-            session.lose(list(session.events.holds()))
+            self._loop.call_later(_TRY_AGAIN, self._link.hang_up)
         else:
             if answer:
                 session.lose(answer)
