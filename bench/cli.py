@@ -14,15 +14,14 @@ from bench.report import as_text, report
 from bench.samples import BrokenSample, take
 from bench.spec import SCENARIOS, WORKLOADS, Spec, Unreconciled
 
-NO_TCP = (
-    "--mode tcp: this version has no TCP broker to measure; use --mode embedded "
-    "(one SQLite file, worker and clients in one process)"
-)
-
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print; 1 when a sample does not reconcile or dies, 2 when a flag is wrong."""
-    flags = parser().parse_args(arguments)
+    command = parser()
+    flags = command.parse_args(arguments)
+    complaint = flags.complaint(flags)
+    if complaint:
+        command.error(complaint)
     try:
         found, text, good = flags.measure(flags)
     except Unreconciled as error:
@@ -41,9 +40,28 @@ Answer = tuple[dict[str, Any], str, bool]
 
 
 def measure_load(flags: argparse.Namespace) -> Answer:
-    spec = Spec(flags.name, flags.executions, flags.concurrency, flags.durability, flags.loop_load)
-    found = report(spec, flags.mode, list(take(spec, flags.runs, flags.dir)))
+    spec = Spec(
+        flags.name,
+        flags.executions,
+        flags.concurrency,
+        flags.durability,
+        flags.loop_load,
+        flags.mode,
+        flags.workers,
+    )
+    found = report(spec, list(take(spec, flags.runs, flags.dir)))
     return found, as_text(found), True
+
+
+def misplaced_workers(flags: argparse.Namespace) -> str | None:
+    """What is wrong with --workers, if anything is."""
+    if not flags.workers:
+        return None
+    if flags.mode == "embedded":
+        return "--workers: they are processes around a server, so this needs --mode tcp"
+    if flags.name in ("enqueue", "enqueue-each"):
+        return f"--workers: nothing works while {flags.name} is measured"
+    return None
 
 
 def measure_memory(flags: argparse.Namespace) -> Answer:
@@ -74,17 +92,29 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("--parked", type=whole, default=10_000, help="runs that wait (10000)")
     kept.add_argument("--finished", type=whole, default=100_000, help="runs that end (100000)")
     add_store_flags(kept, "process")
-    kept.set_defaults(measure=measure_memory)
+    kept.set_defaults(measure=measure_memory, complaint=no_complaint)
     imported = commands.add_parser("import", help="time of `import stepwell`")
     imported.add_argument("--runs", type=whole, default=15, help="processes for each import (15)")
-    imported.set_defaults(measure=measure_import)
+    imported.set_defaults(measure=measure_import, complaint=no_complaint)
     for one in (flow, queue, kept, imported):
         one.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     return top
 
 
 def add_load_flags(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--mode", type=mode, default="embedded", help="embedded")
+    one.add_argument(
+        "--mode",
+        choices=("embedded", "tcp"),
+        default="embedded",
+        help="clients and worker open the file, or a server's process serves it to them (embedded)",
+    )
+    one.add_argument(
+        "--workers",
+        type=whole,
+        default=0,
+        metavar="N",
+        help="tcp: workers in so many processes of their own (one, in that of the clients)",
+    )
     one.add_argument("--executions", type=whole, default=5000, help="per sample (5000)")
     one.add_argument("--concurrency", type=whole, default=128, help="executions at a time (128)")
     one.add_argument("--runs", type=whole, default=5, help="samples (5)")
@@ -96,7 +126,7 @@ def add_load_flags(one: argparse.ArgumentParser) -> None:
         help="part of the event loop's time that other work takes, 0 to 0.95 (0)",
     )
     add_store_flags(one, "full")
-    one.set_defaults(measure=measure_load)
+    one.set_defaults(measure=measure_load, complaint=misplaced_workers)
 
 
 def add_store_flags(one: argparse.ArgumentParser, durability: str) -> None:
@@ -109,14 +139,6 @@ def add_store_flags(one: argparse.ArgumentParser, durability: str) -> None:
     one.add_argument(
         "--dir", type=folder, metavar="FOLDER", help="on the disk to measure (temporary folder)"
     )
-
-
-def mode(text: str) -> str:
-    if text == "tcp":
-        raise argparse.ArgumentTypeError(NO_TCP)
-    if text != "embedded":
-        raise argparse.ArgumentTypeError(f"{text!r} is unknown: use embedded")
-    return text
 
 
 def whole(text: str) -> int:
@@ -140,3 +162,7 @@ def folder(text: str) -> Path:
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is no folder")
     return path
+
+
+def no_complaint(_: argparse.Namespace) -> None:
+    return None

@@ -54,6 +54,8 @@ class Sample:
         if spec.name == "drain":
             return [(CLAIM, (run["run"],)), self._finish(run)]
         writes = [self.insert(run, spec)]
+        if spec.workers:
+            writes.append((CLAIM, (run["run"],)))
         for record in self.journal.get(run["run"], ()):
             if record["kind"] == RecordKind.SIGNAL:
                 writes.append((PARK, (run["run"],)))
@@ -68,7 +70,7 @@ class Sample:
     def insert(self, run: sqlite3.Row, spec: Spec) -> Write:
         """The run as it was when it began."""
         first: dict[str, Any] = {"value": b"", "ended": None, "rollback": 0}
-        if spec.is_workflow:
+        if spec.is_workflow and not spec.workers:
             first |= {"status": Status.RUNNING, "fence": 1, "worker": 1}
         else:
             first |= {"status": Status.READY, "fence": 0, "worker": None, "started": None}

@@ -10,7 +10,8 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from stepwell import Stepwell
+from bench.spec import Usage
+from stepwell_queue.contract import Store
 from stepwell_queue.sqlite.store import SqliteStore
 
 _PERIOD = 0.01
@@ -38,11 +39,15 @@ def _status(field: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {field}")
 
 
-def commits(app: Stepwell) -> int:
+def commits(store: Store) -> int:
     """How many transactions the open store has committed."""
-    store = app.engine.store
     assert isinstance(store, SqliteStore)
     return store._group.commits
+
+
+def usage(store: SqliteStore | None = None) -> Usage:
+    """What this process has used, with the commits of the store that it serves."""
+    return Usage(time.process_time(), rss(), peak_rss(), commits(store) if store else 0)
 
 
 class Load:

@@ -15,13 +15,13 @@ from bench.spec import Spec
 MIB = 1024 * 1024
 
 
-def report(spec: Spec, mode: str, samples: Sequence[Sample]) -> dict[str, Any]:
+def report(spec: Spec, samples: Sequence[Sample]) -> dict[str, Any]:
     """The JSON object: percentiles, CPU and floor are medians over the samples."""
     rates = [spec.executions / one.measured.wall for one in samples]
     floor_rate = median([spec.executions / one.floor.wall for one in samples])
     found: dict[str, Any] = {
         "scenario" if spec.is_workflow else "workload": spec.name,
-        "mode": mode,
+        "mode": spec.mode,
         "durability": spec.durability,
         "concurrency": spec.concurrency,
         "executions": spec.executions,
@@ -41,12 +41,39 @@ def report(spec: Spec, mode: str, samples: Sequence[Sample]) -> dict[str, Any]:
         "reconciled": True,  # a sample that is not raises, and there is no report
         "versions": versions(),
     }
+    if spec.mode == "tcp":
+        found |= of_processes(spec, samples)
     if spec.loop_load:
         found["loop_load"] = spec.loop_load
-    if spec.name == "signal" and spec.concurrency == 1:
+    if spec.name == "signal" and spec.concurrency == 1 and not spec.workers:
         wakes = [percentile(sorted(one.measured.wakes), 0.5) for one in samples]
         found["wake_ms"] = round(median(wakes) * 1e3, 3)
     return found
+
+
+def of_processes(spec: Spec, samples: Sequence[Sample]) -> dict[str, Any]:
+    """What the server and the workers of their own have used, and how busy each process was."""
+    runs = [one.measured for one in samples]
+    servers = [(one.server, one.wall) for one in runs if one.server is not None]
+    found: dict[str, Any] = {
+        "server_cpu_us": round(median([one.cpu / spec.executions * 1e6 for one, _ in servers]), 1),
+        "server_peak_rss_mib": round(median([one.peak_rss / MIB for one, _ in servers]), 1),
+        "cpu_share": {
+            "client": share([one.cpu / one.wall for one in runs]),
+            "server": share([one.cpu / wall for one, wall in servers]),
+        },
+    }
+    if spec.workers:
+        cpus = [sum(worker.cpu for worker in one.workers) for one in runs]
+        found["workers"] = spec.workers
+        found["worker_cpu_us"] = round(median([cpu / spec.executions * 1e6 for cpu in cpus]), 1)
+        busy = [sorted(worker.cpu / one.wall for worker in one.workers) for one in runs]
+        found["cpu_share"]["workers"] = [share(of_one) for of_one in zip(*busy, strict=True)]
+    return found
+
+
+def share(parts: Sequence[float]) -> float:
+    return round(median(parts), 3)
 
 
 def across(samples: Sequence[Sample], part: float) -> float:
@@ -84,8 +111,23 @@ def as_text(found: dict[str, Any]) -> str:
         f"  peak memory  {found['peak_rss_mib']:>10.0f} MiB",
         f"  floor        {found['floor_rate']:>10,.0f}/s   (ratio {found['floor_ratio']:.2f})",
     ]
+    if "server_cpu_us" in found:
+        lines += lines_of_processes(found)
     if "wake_ms" in found:
         lines.append(
             f"  wake         {found['wake_ms']:>10.2f} ms p50, from signal to the next line"
         )
     return "\n".join(lines)
+
+
+def lines_of_processes(found: dict[str, Any]) -> list[str]:
+    shares = found["cpu_share"]
+    lines = [
+        f"  server CPU   {found['server_cpu_us']:>10.0f} µs per execution",
+        f"  server peak  {found['server_peak_rss_mib']:>10.0f} MiB",
+    ]
+    busy = f"client {shares['client']:.0%}, server {shares['server']:.0%}"
+    if "workers" in found:
+        lines.append(f"  worker CPU   {found['worker_cpu_us']:>10.0f} µs per execution")
+        busy += ", workers " + " ".join(f"{part:.0%}" for part in shares["workers"])
+    return [*lines, f"  of one core  {busy}"]

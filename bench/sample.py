@@ -18,6 +18,7 @@ from bench.answer import UNRECONCILED, answer_stream
 from bench.floor import measure_floor
 from bench.load import measure
 from bench.reconcile import reconcile
+from bench.setups import setup_of
 from bench.spec import Floor, Measured, Spec, Unreconciled
 from stepwell_runtime.tuning import worker_process
 
@@ -27,10 +28,11 @@ WARM_UP: Final = 256
 
 async def measure_part(spec: Spec, folder: Path) -> Measured:
     warm_up = msgspec.structs.replace(spec, executions=min(spec.executions, WARM_UP), loop_load=0.0)
-    await measure(warm_up, folder / "warm-up.db")
-    gc.collect()
-    with worker_process():  # as `await app.worker().run()` does
-        return await measure(spec, folder / "sample.db")
+    async with setup_of(spec) as setup:
+        await measure(warm_up, folder / "warm-up.db", setup)
+        gc.collect()
+        with worker_process():  # as `await app.worker().run()` does
+            return await measure(spec, folder / "sample.db", setup)
 
 
 async def reconcile_part(spec: Spec, folder: Path, measured: Measured) -> list[float]:

@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 Durability = Literal["full", "process"]
+Mode = Literal["embedded", "tcp"]
 
 SCENARIOS: Final = ("linear", "parallel", "compensation", "signal")
 WORKLOADS: Final = ("enqueue", "enqueue-each", "drain")
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One measurement. `loop_load`: the part of the event loop's time that other work takes."""
+    """One measurement.
+
+    `loop_load`: the part of the event loop's time that other work takes. `workers`: how many work
+    in processes of their own; 0 = one, in that of the clients.
+    """
 
     name: str  # one of SCENARIOS or WORKLOADS
     executions: int
     concurrency: int
     durability: Durability
     loop_load: float = 0.0
+    mode: Mode = "embedded"
+    workers: int = 0
 
     @property
     def is_workflow(self) -> bool:
         return self.name in SCENARIOS
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """What a process has used: seconds of CPU of all its threads, bytes of memory, now and most."""
+
+    cpu: float
+    rss: int
+    peak_rss: int
+    commits: int = 0  # of a server
+
+
 class Measured(msgspec.Struct, frozen=True):
-    """One sample: times in seconds, CPU of all threads of the process, `ids` of the runs made."""
+    """One sample: times in seconds, CPU of all threads of the process, `ids` of the runs made.
+
+    `server`, `workers`: what other processes have used meanwhile.
+    """
 
     wall: float
     cpu: float
@@ -36,6 +56,8 @@ class Measured(msgspec.Struct, frozen=True):
     commits: int
     peak_rss: int  # bytes
     ids: list[str]
+    server: Usage | None = None
+    workers: Sequence[Usage] = ()
 
 
 class Floor(msgspec.Struct, frozen=True):

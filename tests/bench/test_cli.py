@@ -10,9 +10,10 @@ from bench import imports, memory
 from bench.cli import main
 
 REFUSED = [
-    (["workflow", "--scenario", "linear", "--mode", "tcp"], "has no TCP broker to measure"),
-    (["queue", "--workload", "drain", "--mode", "tcp"], "use --mode embedded"),
-    (["workflow", "--scenario", "linear", "--mode", "udp"], "'udp' is unknown"),
+    (["workflow", "--scenario", "linear", "--mode", "udp"], "invalid choice: 'udp'"),
+    (["workflow", "--scenario", "linear", "--workers", "2"], "this needs --mode tcp"),
+    (["queue", "--workload", "enqueue", "--mode", "tcp", "--workers", "2"], "nothing works"),
+    (["queue", "--workload", "drain", "--mode", "tcp", "--workers", "0"], "a whole number from 1"),
     (["workflow", "--scenario", "spiral"], "invalid choice: 'spiral'"),
     (["workflow"], "--scenario"),
     (["queue", "--workload", "enqueue", "--executions", "0"], "a whole number from 1"),
