@@ -44,6 +44,8 @@ CHUNK: Final = 1024 * 1024
 """Bytes of small requests that are put into one frame."""
 AT_ONCE: Final = 32
 """Requests that are put into one frame: while the server deals with them, the client goes on."""
+MOST_AT_ONCE: Final = 10_000
+"""Requests of one frame; one with more is refused before anything is made of it."""
 NOTE: Final = 0
 """The number of a request that is not answered."""
 BEATS, REQUESTS = "beats", "requests"
@@ -274,6 +276,17 @@ decode_welcome: Final = msgspec.msgpack.Decoder(Welcome | Turned).decode
 decode_requests: Final = msgspec.msgpack.Decoder(list[tuple[int, Request]]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(tuple[list[Answer], list[Event]]).decode
 decode_keys: Final = msgspec.msgpack.Decoder(list[str]).decode
+
+
+def length_of(body: memoryview) -> int:
+    """Return how many elements the array says it has that a frame consists of; 0 = it is none."""
+    first = body[0] if body else 0
+    if first in _LENGTH_BYTES:
+        return int.from_bytes(body[1 : 1 + _LENGTH_BYTES[first]], "big")
+    return first & 0x0F if first & 0xF0 == 0x90 else 0
+
+
+_LENGTH_BYTES: Final = {0xDC: 2, 0xDD: 4}  # array 16 and array 32 of msgpack
 
 
 def framed(body: bytes) -> bytes:

@@ -16,6 +16,7 @@ from stepwell_queue.tcp.protocol import (
     AT_ONCE,
     CHUNK,
     FRAME_LIMIT,
+    MOST_AT_ONCE,
     NOTE,
     REQUESTS,
     Event,
@@ -245,11 +246,15 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Send what there is to say in one frame."""
+        """Send what there is to say, in one frame if it is not too much."""
         channel, outbox = self._channel, self._outbox
         if channel is None or not channel.writable or not outbox:
             return
         self._outbox, self._outbox_bytes = [], 0
+        for at in range(0, len(outbox), MOST_AT_ONCE):
+            self._send(channel, outbox[at : at + MOST_AT_ONCE])
+
+    def _send(self, channel: Channel, outbox: list[tuple[int, Request]]) -> None:
         try:
             body = encode(outbox)
             if len(body) > FRAME_LIMIT:
@@ -265,8 +270,7 @@ class Link:
         """Of requests that cannot go as one frame, send those that can go alone."""
         if len(outbox) > 1:
             for one in outbox:
-                self._outbox = [*self._outbox, one]
-                self.flush()
+                self._send(channel, [one])
             return
         entry = self.waiting.pop(outbox[0][0], None)
         if entry is not None:

@@ -19,7 +19,9 @@ from stepwell_queue.tcp.protocol import (
     FRAME_LIMIT,
     GREETING_LIMIT,
     MAGIC,
+    MOST_AT_ONCE,
     NOTE,
+    REQUESTS,
     VERSION,
     Closing,
     Event,
@@ -30,6 +32,7 @@ from stepwell_queue.tcp.protocol import (
     decode_requests,
     encode,
     framed,
+    length_of,
     refusal,
 )
 from stepwell_queue.tcp.server.requests import HANDLERS
@@ -72,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._paused: set[str] = set()
         self._reserved = 0
         self._dirty = False
-        self.greeted = self.closing = False
+        self.greeted = self.closing = self._beats = False
         self.peer = "somebody"
         self._heard_at = self._moved_at = self._loop.time()
         self._unread = 0
@@ -85,10 +88,9 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=_HIGH_WATER)
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if name else "somebody"
-        if not self.server.joined(self):
-            self._turn_away(
-                f"the server has {self._config.max_connections} connections, which is its limit"
-            )
+        refused = self.server.joined(self)
+        if refused is not None:
+            self._turn_away(refused)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = self._frames.stopped = True
@@ -138,7 +140,7 @@ class Connection(asyncio.Protocol):
             self._frames.feed(data)
         except FrameTooLong as error:
             self._malformed(str(error))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             self._malformed(f"a frame that is not understood: {error}")
         else:
             self._reserve()
@@ -177,10 +179,13 @@ class Connection(asyncio.Protocol):
             )
         elif not self._lets_in(greeting.token):
             self._turn_away("the token is missing or wrong")
+        elif greeting.channel not in (BEATS, REQUESTS):
+            self._turn_away(f"it asked for a channel {greeting.channel!r}, which there is not")
         else:
             self.greeted = True
-            self._frames.limit = FRAME_LIMIT
-            self._take = self._on_beats if greeting.channel == BEATS else self._on_requests
+            self._beats = greeting.channel == BEATS
+            self._frames.limit = GREETING_LIMIT if self._beats else FRAME_LIMIT
+            self._take = self._on_beats if self._beats else self._on_requests
             self._transport.write(framed(encode(self.server.welcome())))
 
     def _lets_in(self, token: str) -> bool:
@@ -197,6 +202,9 @@ class Connection(asyncio.Protocol):
     def _on_requests(self, body: memoryview) -> None:
         self.server.release(self, self._reserved)
         self._reserved = 0
+        if length_of(body) > MOST_AT_ONCE:
+            self._malformed(f"a frame of {length_of(body)} requests; {MOST_AT_ONCE} are the limit")
+            return
         messages = decode_requests(body)
         share = len(body) // (len(messages) or 1)
         self._in_flight += len(messages)
@@ -287,7 +295,7 @@ class Connection(asyncio.Protocol):
 
     def tell(self, event: Event) -> None:
         """Have the peer told, after the answers of this turn."""
-        if self.closing:
+        if self.closing or self._beats:  # that channel has answers to beats only
             return
         self._events.append(event)
         if not self._dirty:
@@ -377,9 +385,17 @@ class Connection(asyncio.Protocol):
                 self._turn_away(f"it did not greet within {GREET_WITHIN:g} seconds")
         elif self._frames.started and silent > SILENT_IN_FRAME:
             self.hang_up(f"it stopped within a frame for {SILENT_IN_FRAME:g} seconds")
-        elif silent > SILENT and not self.sessions:
-            self.hang_up(f"it was silent for {SILENT:g} seconds")
+        elif silent > self._patience() and not self.sessions:
+            self.hang_up(f"it was silent for {silent:.0f} seconds")
 
-    def finish(self) -> None:
-        """Send what was written, then close."""
-        self._end()
+    def _patience(self) -> float:
+        return max(SILENT, self._config.lease) if self._beats else SILENT
+
+    def finish(self, reason: str) -> None:
+        """Send what was written, and why that is all, then close."""
+        if self.greeted:
+            self.tell(Closing(reason))
+            self.flush()
+            self._end()
+        elif not self.closing:
+            self._turn_away(reason)

@@ -24,6 +24,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import RequestRefused, StoreUnavailable
 from stepwell_queue.tcp.protocol import (
+    NOTE,
     PAGE,
     CloseSession,
     Dropped,
@@ -156,6 +157,8 @@ def _offer(line: Connection, number: int, share: int, request: Offer) -> None:
 
 
 def _wait_ended(line: Connection, number: int, share: int, request: WaitEnded) -> None:
+    if number in line.watchers or number == NOTE:
+        raise RequestRefused(f"{number} cannot be the number of this request")
     if len(line.watchers) >= MAX_WATCHERS:
         raise StoreUnavailable(f"{MAX_WATCHERS} waits on one connection are the limit")
 
@@ -175,7 +178,7 @@ def _forget(line: Connection, number: int, share: int, request: Forget) -> None:
 
 
 async def _runs(line: Connection, filter: RunFilter) -> list[RunInfo]:
-    page = replace(filter, limit=min(filter.limit, _LISTED_AT_ONCE))
+    page = replace(filter, limit=max(min(filter.limit, _LISTED_AT_ONCE), 0))
     found = await line.store.list_runs(page)
     room, count = _LISTED_BYTES, 0
     for info in found:

@@ -10,9 +10,10 @@ from importlib import metadata
 from typing import Any, Final
 
 from stepwell_queue.clock import Clock, Ids
+from stepwell_queue.errors import RequestRefused
 from stepwell_queue.sqlite.remote import RemoteHello
 from stepwell_queue.sqlite.store import SqliteStore, open_sqlite
-from stepwell_queue.tcp.protocol import VERSION, Closing, OpenSession, Welcome
+from stepwell_queue.tcp.protocol import VERSION, OpenSession, Welcome
 from stepwell_queue.tcp.server.config import ServerConfig
 from stepwell_queue.tcp.server.connection import GREET_WITHIN, Connection
 from stepwell_queue.tcp.server.jobs import RemoteWorker
@@ -22,6 +23,7 @@ _ROOM: Final = 256 * 1024 * 1024
 """Bytes of large frames that all connections together may be sending."""
 _TICK: Final = 1.0
 _BACKLOG: Final = 512
+_STOPPING: Final = "the server is stopping"
 
 
 class Server:
@@ -87,9 +89,7 @@ class Server:
         except TimeoutError:
             _log.warning("some requests were not answered within %g seconds", grace)
         for connection in list(self._connections):
-            connection.tell(Closing("the server is stopping"))
-            connection.flush()
-            connection.finish()
+            connection.finish(_STOPPING)
         await self._until_gone()
         if self._ticker is not None:
             self._ticker.cancel()
@@ -110,11 +110,14 @@ class Server:
 
     # --- connections ---
 
-    def joined(self, connection: Connection) -> bool:
-        """Note a connection; False if there are too many, or the server is stopping."""
-        full = len(self._connections) >= self.config.max_connections
+    def joined(self, connection: Connection) -> str | None:
+        """Note a connection; returns why it is not let in."""
+        most = self.config.max_connections
+        full = len(self._connections) >= most
         self._connections.add(connection)
-        return not full and not self._stopping
+        if self._stopping:
+            return _STOPPING
+        return f"the server has {most} connections, which is its limit" if full else None
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -140,7 +143,11 @@ class Server:
     def _flush(self) -> None:
         talkers, self._talkers = self._talkers, []
         for connection in talkers:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception:  # noqa: BLE001  one that cannot be told must not silence the others
+                _log.exception("%s cannot be told what there is to say", connection.peer)
+                connection.abort()
         if self._stopping:
             self._empty.set()
 
@@ -184,6 +191,9 @@ class Server:
         self, connection: Connection, worker: RemoteWorker, request: OpenSession
     ) -> list[int]:
         """Register a worker, or attach one that comes back; returns what it holds no longer."""
+        same = connection.sessions.get(worker.number)
+        if same is not None and same.key != worker.key:
+            raise RequestRefused(f"session {worker.number} of this connection is another worker")
         before = self._sessions.pop(worker.key, None)
         if before is not None:
             # Nothing more may be claimed for the connection that it left behind.
