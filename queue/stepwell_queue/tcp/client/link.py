@@ -7,7 +7,9 @@ import logging
 import random
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from stepwell_queue.errors import StoreRefused, StoreUnavailable
 from stepwell_queue.tcp.access import Access, Address
@@ -41,7 +43,7 @@ none breaks the connection off."""
 FOREVER: Final = float("inf")
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True):
     """A request that is not answered yet."""
 
     request: Request
