@@ -7,12 +7,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from bench import imports, memory
+from bench import imports, memory, server_memory
 from bench.report import as_text, report
 from bench.samples import BrokenSample, take
 from bench.spec import SCENARIOS, WORKLOADS, Spec, Unreconciled
+
+PARKED: Final = 10_000
+FINISHED: Final = 100_000
+TASKS: Final = 1_000_000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,8 +69,21 @@ def misplaced_workers(flags: argparse.Namespace) -> str | None:
 
 
 def measure_memory(flags: argparse.Namespace) -> Answer:
-    found = memory.measure(flags.parked, flags.finished, flags.durability, flags.dir)
+    if flags.server:
+        found = server_memory.measure(flags.tasks or TASKS, flags.durability, flags.dir)
+        return found, server_memory.as_text(found), bool(found["flat"])
+    parked, finished = flags.parked or PARKED, flags.finished or FINISHED
+    found = memory.measure(parked, finished, flags.durability, flags.dir)
     return found, memory.as_text(found), bool(found["flat"])
+
+
+def misplaced_counts(flags: argparse.Namespace) -> str | None:
+    """What is wrong with the counts of `memory`, if anything is."""
+    if flags.server and (flags.parked or flags.finished):
+        return "--parked and --finished are for a worker: with --server, say --tasks"
+    if flags.tasks and not flags.server:
+        return "--tasks is for a server: say --server, or --parked and --finished"
+    return None
 
 
 def measure_import(flags: argparse.Namespace) -> Answer:
@@ -87,12 +104,14 @@ def parser() -> argparse.ArgumentParser:
     for one in (flow, queue):
         add_load_flags(one)
     kept = commands.add_parser(
-        "memory", help="memory of a worker with many parked and finished runs"
+        "memory", help="memory of a worker with many parked and finished runs, or of a server"
     )
-    kept.add_argument("--parked", type=whole, default=10_000, help="runs that wait (10000)")
-    kept.add_argument("--finished", type=whole, default=100_000, help="runs that end (100000)")
+    kept.add_argument("--parked", type=whole, help=f"runs that wait ({PARKED})")
+    kept.add_argument("--finished", type=whole, help=f"runs that end ({FINISHED})")
+    kept.add_argument("--server", action="store_true", help="watch a server's process instead")
+    kept.add_argument("--tasks", type=whole, help=f"with --server: go through it ({TASKS})")
     add_store_flags(kept, "process")
-    kept.set_defaults(measure=measure_memory, complaint=no_complaint)
+    kept.set_defaults(measure=measure_memory, complaint=misplaced_counts)
     imported = commands.add_parser("import", help="time of `import stepwell`")
     imported.add_argument("--runs", type=whole, default=15, help="processes for each import (15)")
     imported.set_defaults(measure=measure_import, complaint=no_complaint)

@@ -69,7 +69,7 @@ def _branches_in_order(steps: Sequence[str]) -> tuple[str, ...]:
 async def reconcile(spec: Spec, file: Path, measured: Measured) -> list[float]:
     """Return the claim-to-end times of the runs; raise Unreconciled when anything differs."""
     async with Stepwell(file) as app:
-        runs = await _all_runs(app)
+        runs = await all_runs(app)
         _same_runs(spec, measured, runs)
         findings = await app.doctor()
         if findings:
@@ -86,7 +86,7 @@ async def reconcile(spec: Spec, file: Path, measured: Measured) -> list[float]:
     return [run.ended - run.started for run in runs if run.ended and run.started]
 
 
-async def _all_runs(app: Stepwell) -> list[RunInfo]:
+async def all_runs(app: Stepwell) -> list[RunInfo]:
     found: list[RunInfo] = []
     while True:
         after = found[-1].run if found else None
