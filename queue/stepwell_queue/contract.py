@@ -10,10 +10,14 @@ part of a cycle: the garbage collector need not look at it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Meta
+
+from stepwell_queue.clock import Clock
 
 # Said again here, so that whoever uses the contract has all of it from one place.
 from stepwell_queue.words import InboxKind as InboxKind
@@ -24,6 +28,11 @@ from stepwell_queue.words import Rollback as Rollback
 from stepwell_queue.words import Status as Status
 
 R = TypeVar("R")
+
+# Checked where a verb comes in over the network; nowhere else can anything else be said.
+Time = Annotated[float, Meta(ge=-sys.float_info.max)]  # any but NaN, which SQLite takes for NULL
+Terminal = Annotated[int, Meta(ge=int(Status.COMPLETED), le=int(Status.CONTINUED))]
+PutAside = Annotated[int, Meta(ge=int(Status.HELD), le=int(Status.STUCK))]
 
 
 class NewRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -42,8 +51,8 @@ class NewRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nonce: int
     at: float
     priority: int = 0
-    due: float | None = None  # not before this time; None = at once
-    deadline: float | None = None
+    due: Time | None = None  # not before this time; None = at once
+    deadline: Time | None = None
     options: bytes = b""  # opaque to the store: per-call retry, timeout, ...
 
 
@@ -73,7 +82,7 @@ class OpenOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     path: str
     kind: str  # "sleep", "wait", "retry", "child", "remote"
     name: str
-    due: float | None
+    due: Time | None
     attempt: int = 0  # failures so far
     value: bytes = b""  # retry: the last error; child, remote: the id (utf-8)
 
@@ -285,7 +294,7 @@ class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, tag=9, gc=Fal
 
     run: int
     fence: int
-    due: float | None
+    due: Time | None
     waiting: str
     opened: Sequence[OpenOp] = ()
     closed: Sequence[str] = ()
@@ -302,9 +311,9 @@ class Finish(Verb[None], frozen=True, array_like=True, tag=10, gc=False):
 
     run: int
     fence: int
-    status: int
+    status: Terminal
     value: bytes
-    at: float
+    at: Time
     rollback: int = 0
     parent: int | None = None
     clean: bool = False
@@ -321,7 +330,7 @@ class Settle(Verb[None], frozen=True, array_like=True, tag=11, gc=False):
 
     run: int
     fence: int
-    status: int
+    status: PutAside
     error: bytes
 
 
@@ -334,7 +343,7 @@ class Reschedule(Verb[None], frozen=True, array_like=True, tag=12, gc=False):
 
     run: int
     fence: int
-    due: float | None
+    due: Time | None
     attempts: int | None = None
     error: bytes | None = None
 
@@ -517,6 +526,11 @@ class Session(Protocol):
 
 class Store(Protocol):
     """Durable runs, journals and inboxes. All methods are called on the loop that opened it."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which it decides what is due, and by which all times are to be made."""
+        ...
 
     def submit(self, verb: Verb[R], done: Callable[[R | Exception], None]) -> None:
         """Put a verb into the open batch. Raises at once if the verb is malformed or too large."""
