@@ -102,9 +102,12 @@ def measure(
 
 
 def growth_of(points: list[float]) -> tuple[float, float]:
-    """From the middle of a phase, when every cache is full, to its highest: MiB, and as a part."""
+    """From the highest of the first half, which fills the caches, to that of the second.
+
+    In MiB, and as a part. Memory that was given back and taken again has not grown.
+    """
     middle = len(points) // 2
-    settled = points[middle - 1]
+    settled = max(points[:middle])
     grown = max(points[middle:]) - settled
     return grown, grown / settled
 
