@@ -11,10 +11,8 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from tests.crash import flows
-from tests.crash.flows import Effect
+from tests.crash.effects import Effects
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,18 +20,16 @@ ROOT = Path(__file__).resolve().parents[2]
 class Fleet:
     """So many workers on one file; leaves none behind."""
 
-    def __init__(self, file: Path, effects: Path, size: int, rng: Random) -> None:
-        self._command = [sys.executable, "-m", flows.__name__, str(file), str(effects)]
+    def __init__(self, file: Path, effects: Effects, size: int, rng: Random) -> None:
+        self._command = [sys.executable, "-m", flows.__name__, str(file), str(effects.file)]
         self._effects = effects
-        self._log = effects.with_suffix(".workers.log")
+        self._log = effects.file.with_suffix(".workers.log")
         self._rng = rng
         self._size = size
         self._workers: list[subprocess.Popen[bytes]] = []
-        self._counted = self._counted_to = 0
         self.killed: set[int] = set()
 
     def __enter__(self) -> Self:
-        self._effects.touch()
         self._workers = [self._start() for _ in range(self._size)]
         return self
 
@@ -66,24 +62,12 @@ class Fleet:
 
     async def _wait_for_effects(self, more: int) -> None:
         # The log is the only sign that another process gives.
-        wanted = self._lines() + more
-        while self._lines() < wanted:  # noqa: ASYNC110 - there is no event between processes
+        wanted = self._effects.count() + more
+        while self._effects.count() < wanted:  # noqa: ASYNC110 - there is no event between processes
             await asyncio.sleep(0.005)
-
-    def _lines(self) -> int:
-        with self._effects.open("rb") as log:
-            log.seek(self._counted_to)
-            new = log.read()
-        self._counted_to += len(new)
-        self._counted += new.count(b"\n")
-        return self._counted
 
     def terminate(self) -> list[int]:
         """Ask every worker to end; return the exit codes."""
         for worker in self._workers:
             worker.send_signal(signal.SIGTERM)
         return [worker.wait(timeout=30) for worker in self._workers]
-
-    def effects(self) -> list[Effect]:
-        lines = self._effects.read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Effect) for line in lines]

@@ -2,7 +2,7 @@
 
 Each execution of a step leaves one line in the effects log: that is what the outside world saw.
 
-usage: python -m tests.crash.flows FILE EFFECTS
+usage: python -m tests.crash.flows STORE EFFECTS [SECONDS THAT A STEP TAKES]
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import msgspec
 
@@ -18,6 +21,7 @@ from stepwell import (
     Retry,
     Signal,
     Stepwell,
+    WorkflowCall,
     compensate,
     current_step,
     parallel,
@@ -27,6 +31,7 @@ from stepwell import (
     wait_for_signal,
     workflow,
 )
+from stepwell.cli._logs import log_to_stderr
 
 SLOTS = 16
 """Runs that one worker holds at once."""
@@ -48,10 +53,14 @@ class Effect(msgspec.Struct, array_like=True):
     process: int
 
 
-class _Log:
-    """Append-only; one write a line, so that lines of several processes do not mix."""
+class _World:
+    """What steps do and how long it takes them.
+
+    Its log is append-only: one write a line, so that lines of several processes do not mix.
+    """
 
     descriptor = -1
+    takes = 0.002  # seconds
 
     def add(self, what: str) -> int:
         scope = current_step()
@@ -60,46 +69,46 @@ class _Log:
         return scope.attempt
 
 
-log = _Log()
+world = _World()
 
 
 @step
 async def work(what: str) -> str:
-    log.add(what)
-    await asyncio.sleep(0.002)
+    world.add(what)
+    await asyncio.sleep(world.takes)
     return what
 
 
 @step
 def work_in_thread(what: str) -> str:
-    log.add(what)
-    time.sleep(0.002)
+    world.add(what)
+    time.sleep(world.takes)
     return what
 
 
 @step(retry=Retry(attempts=3, delay=0.01, jitter=False))
 async def third_time_lucky(what: str) -> str:
-    if log.add(what) < 3:
+    if world.add(what) < 3:
         raise ConnectionError("not yet")
     return what
 
 
 @step(queue="elsewhere")
 async def work_elsewhere(what: str) -> str:
-    log.add(what)
-    await asyncio.sleep(0.002)
+    world.add(what)
+    await asyncio.sleep(world.takes)
     return what
 
 
 @step
 async def undo(what: str) -> None:
-    log.add(f"undo {what}")
-    await asyncio.sleep(0.002)
+    world.add(f"undo {what}")
+    await asyncio.sleep(world.takes)
 
 
 @step(compensate=undo)
 async def undoable_work(what: str) -> str:
-    log.add(what)
+    world.add(what)
     return what
 
 
@@ -166,12 +175,33 @@ async def withdrawn(number: int) -> None:
     await wait_for_signal(approved)
 
 
-async def serve(file: str, effects: str) -> None:
+KINDS: dict[str, Callable[[int], WorkflowCall[Any]]] = {
+    "linear": linear,
+    "branching": branching,
+    "napping": napping,
+    "asking": asking,
+    "retrying": retrying,
+    "remote": remote,
+    "parent": parent,
+    "failing": failing,
+    "withdrawn": withdrawn,
+}
+
+
+def mixed(count: int, rng: Random) -> list[str]:
+    """Return so many kinds of runs, or a few less, in a random order: of each the same number."""
+    return rng.sample([*KINDS] * (count // len(KINDS)), count // len(KINDS) * len(KINDS))
+
+
+async def serve(store: str, effects: str, *takes: str) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    log.descriptor = os.open(effects, flags, 0o600)
-    async with Stepwell(file) as app:
+    world.descriptor = os.open(effects, flags, 0o600)
+    world.takes = float(takes[0]) if takes else world.takes
+    log_to_stderr()
+    async with Stepwell(store) as app:
+        print("connected", flush=True)
         await app.worker(queues=["default", "elsewhere"], concurrency=SLOTS).run()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], sys.argv[2]))
+    asyncio.run(serve(*sys.argv[1:]))
