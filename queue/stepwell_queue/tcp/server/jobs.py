@@ -61,6 +61,8 @@ class RemoteWorker:
         """Note its row, and what it holds no longer."""
         self.worker = worker
         self.held.difference_update(lost)
+        if self._places:  # what became ready until now could not be claimed for it
+            self.fill()
 
     def offer(self, places: int) -> None:
         """It takes so many runs at once."""
