@@ -48,7 +48,7 @@ async def open_store(
             raise ValueError(f"{url}: durability and lease are settings of the server")
         address = Address.of(str(url))
         access = Access.from_environment(address) if access is None else access
-        return await open_tcp(address, access, ids=ids, timeout=timeout)
+        return await open_tcp(address, access, clock=clock, ids=ids, timeout=timeout)
     if access is not None:
         raise ValueError(f"{url}: a file needs no access; that is for tcp:// and tls:// addresses")
     chosen = "full" if durability is None else durability

@@ -117,7 +117,7 @@ class Stepwell(Operations):
             raise
         self._exit.push_async_callback(store.close)
         self._exit.push_async_callback(self._inner.close)
-        self._engine = Engine(store, app=self, codec=self._codec, clock=self._clock, ids=self._ids)
+        self._engine = Engine(store, app=self, codec=self._codec, clock=store.clock, ids=self._ids)
         self._loop = asyncio.get_running_loop()
         self._was_open = True
         return self

@@ -52,6 +52,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, durability: Durability, files: Files) -> None:
         self._presence, self._turn, self._context, self._writer = files
+        self.clock = self._context.clock
         self._loop = asyncio.get_running_loop()
         # not the loop's own pool: user code may fill that, and a dead worker would wait
         self._executor = ThreadPoolExecutor(1, "stepwell-store")

@@ -71,6 +71,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=0):
     durability: str
     lease: float
     workers: int  # that are registered
+    now: float
 
 
 class Turned(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -150,7 +151,7 @@ class Examine(msgspec.Struct, frozen=True, array_like=True, tag=41):
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=42):
-    """Answered by nil."""
+    """Answered by the time of the server."""
 
 
 class GetJournal(msgspec.Struct, frozen=True, array_like=True, tag=43):
@@ -275,6 +276,7 @@ decode_greeting: Final = msgspec.msgpack.Decoder(Greeting).decode
 decode_welcome: Final = msgspec.msgpack.Decoder(Welcome | Turned).decode
 decode_requests: Final = msgspec.msgpack.Decoder(list[tuple[int, Request]]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(tuple[list[Answer], list[Event]]).decode
+decode_time: Final = msgspec.msgpack.Decoder(float).decode
 decode_keys: Final = msgspec.msgpack.Decoder(list[str]).decode
 
 

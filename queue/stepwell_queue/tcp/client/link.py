@@ -7,6 +7,7 @@ import logging
 import random
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from stepwell_queue.errors import StoreRefused, StoreUnavailable
 from stepwell_queue.tcp.access import Access, Address
 from stepwell_queue.tcp.client.channel import Channel, greeting
+from stepwell_queue.tcp.client.clock import ServerClock
 from stepwell_queue.tcp.protocol import (
     AT_ONCE,
     CHUNK,
@@ -27,6 +29,7 @@ from stepwell_queue.tcp.protocol import (
     Request,
     Welcome,
     decode_answers,
+    decode_time,
     encode,
     framed,
     rebuilt,
@@ -38,8 +41,8 @@ Done = Callable[[Any], None]
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _CONNECT_WITHIN: Final = 10.0
 _PING_EVERY: Final = 5.0
-"""Seconds of silence after which the server is asked for a sign of life; the second one that brings
-none breaks the connection off."""
+"""Seconds after which the server is asked for its time, which is a sign of life; after the third
+time that nothing at all has come since the last one, the connection is broken off."""
 FOREVER: Final = float("inf")
 
 
@@ -63,12 +66,14 @@ class Link:
         client: str,
         *,
         timeout: float,
+        clock: ServerClock,
         on_event: Callable[[Event], None],
         on_answered: Callable[[], None],
         reintroduce: Callable[[], None],
     ) -> None:
         """`reintroduce` asks what a new connection must be told before all else is said again."""
         self.address, self._access, self._client = address, access, client
+        self._clock = clock
         self.context: ssl.SSLContext | None = None
         self._timeout, self._on_event, self._on_answered = timeout, on_event, on_answered
         self._reintroduce = reintroduce
@@ -105,6 +110,7 @@ class Link:
 
     async def _connect(self) -> None:
         hello = greeting(self._client, self._access, REQUESTS)
+        asked = self._clock.local()
         channel = Channel(hello, self._on_frame, self._on_lost, self.flush)
         try:
             async with asyncio.timeout(_CONNECT_WITHIN):
@@ -121,6 +127,7 @@ class Link:
         if channel.lost:  # before anybody was there to hear of it
             raise ConnectionError("it hung up after it had let this client in")
         self._channel = channel
+        self._clock.learn(asked, self.welcome.now)
         self._heard, self._silent = 0, 0
 
     def _on_lost(self, channel: Channel, error: Exception | None) -> None:
@@ -324,12 +331,19 @@ class Link:
         if channel is not None:
             if channel.heard != self._heard:
                 self._heard, self._silent = channel.heard, 0
-            elif self._silent < 2:
+            else:
                 self._silent += 1
-                self.ask(Ping(), _ignore, 0, self.deadline())
+            if self._silent <= 2:
+                told = partial(self._on_time, channel, self._clock.local())
+                self.ask(Ping(), told, 0, self.deadline())
             else:
                 channel.abort()
         self._expire()
+
+    def _on_time(self, channel: Channel, asked: float, value: Any) -> None:
+        """Compare clocks, unless the question had to be repeated."""
+        if channel is self._channel and not isinstance(value, Exception):
+            self._clock.learn(asked, decode_time(value))
 
     def _expire(self) -> None:
         now = self._loop.time()
@@ -354,7 +368,3 @@ class Link:
 
 def _name(request: Request) -> str:
     return type(request).__name__
-
-
-def _ignore(answer: object) -> None:
-    """A ping brings nothing but a sign of life."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from stepwell_queue.clock import Ids
+from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Append,
     Ask,
@@ -48,6 +48,7 @@ from stepwell_queue.sqlite.check import MAX_BYTES, WEIGHTS, refuse
 from stepwell_queue.sqlite.group import MAX_WAITING
 from stepwell_queue.tcp.access import Access, Address
 from stepwell_queue.tcp.client.beat import Beats
+from stepwell_queue.tcp.client.clock import ServerClock
 from stepwell_queue.tcp.client.link import FOREVER, Done, Link
 from stepwell_queue.tcp.client.session import TcpSession
 from stepwell_queue.tcp.protocol import (
@@ -93,8 +94,11 @@ class PingAnswer(msgspec.Struct, frozen=True):
 class TcpStore:
     """Implements `Store` on one server."""
 
-    def __init__(self, address: Address, access: Access, ids: Ids, timeout: float) -> None:
+    def __init__(
+        self, address: Address, access: Access, clock: Clock, ids: Ids, timeout: float
+    ) -> None:
         self._client = ids.run_id()
+        self.clock = ServerClock(clock)
         self._address, self._access = address, access
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[int, TcpSession] = {}
@@ -105,6 +109,7 @@ class TcpStore:
             access,
             self._client,
             timeout=timeout,
+            clock=self.clock,
             on_event=self._on_event,
             on_answered=self._on_answered,
             reintroduce=self._reintroduce,
@@ -345,7 +350,7 @@ class TcpStore:
     async def ping(self) -> PingAnswer:
         """Return what the server says of itself, and how long it took to answer."""
         asked = self._loop.time()
-        await self._get(Ping(), None)
+        await self._get(Ping(), float)
         took = self._loop.time() - asked
         welcome = self._link.welcome
         return PingAnswer(welcome.release, welcome.durability, took, welcome.workers)
@@ -368,9 +373,11 @@ class TcpStore:
             self._beats.stop()
 
 
-async def open_tcp(address: Address, access: Access, *, ids: Ids, timeout: float) -> TcpStore:
+async def open_tcp(
+    address: Address, access: Access, *, clock: Clock, ids: Ids, timeout: float
+) -> TcpStore:
     """Connect to a server. Raises StoreUnavailable, StoreRefused, ValueError."""
-    store = TcpStore(address, access, ids, timeout)
+    store = TcpStore(address, access, clock, ids, timeout)
     await store.open()
     return store
 

@@ -196,8 +196,8 @@ async def _history(line: Connection, id: str) -> History | None:
     return replace(history, journal=first(history.journal, PAGE)[0])
 
 
-async def _nothing() -> None:
-    """A ping is answered by nothing."""
+def _ping(line: Connection, number: int, share: int, request: Ping) -> None:
+    line.answer(number, share, line.store.clock.now())
 
 
 def _read(work: Callable[[Connection, Any], Awaitable[object]]) -> Handler:
@@ -239,7 +239,7 @@ HANDLERS: Final[dict[Any, Handler]] = {
     GetHistory: _read(lambda line, request: _history(line, request.id)),
     ListWorkers: _read(lambda line, request: line.store.workers()),
     Examine: _read(lambda line, request: line.store.doctor()),
-    Ping: _read(lambda line, request: _nothing()),
+    Ping: _ping,
     GetJournal: _read(
         lambda line, request: line.store.journal_page(request.run, request.seq, PAGE)
     ),

@@ -68,7 +68,13 @@ class Server:
     def welcome(self) -> Welcome:
         config = self.config
         return Welcome(
-            VERSION, (), self._release, config.durability, config.lease, len(self._sessions)
+            VERSION,
+            (),
+            self._release,
+            config.durability,
+            config.lease,
+            len(self._sessions),
+            self.store.clock.now(),
         )
 
     async def stop(self, grace: float = 10.0) -> None:
