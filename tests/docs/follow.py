@@ -6,6 +6,8 @@
 ```python flask     is executed if that package is there, and compiled if it is not
 ```output           is what the block before it prints; `…` stands for anything
 ```console          is typed into one shell; answers that are shown are compared
+
+The port of a server is taken for one that is free.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import dataclasses
 import importlib.util
 import inspect
 import io
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import types
@@ -27,6 +31,7 @@ from pathlib import Path
 
 from tests.docs.pages import Block, blocks
 
+PORT = "7878"
 OPTIONAL = ("django", "fastapi", "flask")
 END = "\x1eend of the answer"
 
@@ -132,11 +137,16 @@ def compare(block: Block, expected: str, printed: str) -> None:
         )
 
 
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return str(taken.getsockname()[1])
+
+
 def main(page: Path) -> None:
-    reader = Reader()
+    reader, port = Reader(), free_port()
     try:
         for block in blocks(page):
-            reader.follow(block)
+            reader.follow(dataclasses.replace(block, text=block.text.replace(PORT, port)))
     finally:
         reader.close()
 
