@@ -118,11 +118,7 @@ class Cluster:
         self.effects = Effects(folder / "effects")
         self.diary = folder / "diary"
         self.server = Server(self.file, lease)
-        command: list[str | Path] = [sys.executable, "-m", flows.__name__]
-        command += [self.server.address, self.effects.file, str(STEP_TAKES)]
-        self.workers = [
-            Process(command, folder / f"worker-{number}.log") for number in range(workers)
-        ]
+        self.workers = [self._worker(number) for number in range(workers)]
         self.client: Process | None = None
         self._life = ExitStack()
 
@@ -133,6 +129,11 @@ class Cluster:
                 self._start(worker, life)
             self._life = life.pop_all()
         return self
+
+    def _worker(self, number: int) -> Process:
+        command: list[str | Path] = [sys.executable, "-m", flows.__name__]
+        command += [self.server.address, self.effects.file, str(STEP_TAKES)]
+        return Process(command, self.file.with_name(f"worker-{number}.log"))
 
     def _start(self, process: Process, life: ExitStack) -> None:
         process.start()
@@ -145,6 +146,14 @@ class Cluster:
         traceback: TracebackType | None,
     ) -> None:
         self._life.close()
+
+    def start_worker(self) -> Process:
+        """Start one more, and return once it is connected."""
+        worker = self._worker(len(self.workers))
+        self.workers.append(worker)
+        self._start(worker, self._life)
+        worker.announced()
+        return worker
 
     def start_client(self, runs: int, seed: str) -> Process:
         command: list[str | Path] = [sys.executable, "-m", client.__name__]

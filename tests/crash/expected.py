@@ -28,6 +28,7 @@ EXECUTIONS: dict[str, set[Execution]] = {
     "retrying": {("a", 1), ("a", 2), ("a", 3), ("b", 1)},
     "remote": {("a", 1), ("b", 1), ("c", 1)},
     "parent": {("a", 1)},
+    "held": {("a", 1), ("b", 1), ("c", 1)},
     "failing": {(what, 1) for what in ("a", "b", "c", "undo c", "undo b", "undo a")},
 }
 

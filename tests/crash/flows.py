@@ -112,6 +112,18 @@ async def undoable_work(what: str) -> str:
     return what
 
 
+@step
+async def hold(gate: int) -> str:
+    """Tell the test that it has begun, and end when and as that says."""
+    world.add("b")
+    reader, writer = await asyncio.open_connection("127.0.0.1", gate)
+    try:
+        writer.write(f"{current_step().run_id} {os.getpid()}\n".encode())
+        return (await reader.readline()).decode().rstrip("\n")
+    finally:
+        writer.close()
+
+
 class Declined(Exception):
     pass
 
@@ -173,6 +185,11 @@ async def withdrawn(number: int) -> None:
     await undoable_work("a")
     await undoable_work("b")
     await wait_for_signal(approved)
+
+
+@workflow
+async def held(gate: int) -> list[str]:
+    return [await work("a"), await hold(gate), await work("c")]
 
 
 KINDS: dict[str, Callable[[int], WorkflowCall[Any]]] = {
