@@ -268,7 +268,8 @@ class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):
     `closed` open operations are deleted, `opened` ones upserted, inbox rows `absorbed` are marked,
     `children` are inserted with the run as parent: the same id again at the same path is fine, and
     its end, if past, is told again; any other existing id raises IdConflict. `cancels` asks the
-    named children to cancel.
+    named children to cancel. `length`: how many records there were when this was said, by which one
+    without a record shows that it is said again; None = nobody will say it again.
     """
 
     run: int
@@ -280,6 +281,7 @@ class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):
     children: Sequence[tuple[str, NewRun]] = ()  # (path, run); a detached child has path ""
     cancels: Sequence[str] = ()
     phase: int | None = None
+    length: int | None = None
 
 
 class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, tag=9, gc=False):
@@ -289,7 +291,9 @@ class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, tag=9, gc=Fal
     answered; else the answer is empty and the run is PARKED until `due` or an inbox row. Raises
     StaleFence.
 
-    `waiting` says for people what it waits for. `opened` and `closed` are as in Append.
+    `waiting` says for people what it waits for. `opened`, `closed` and `length` are as in Append:
+    what it was told instead of being parked may be in the journal when this is said again, and is
+    answered again.
     """
 
     run: int
@@ -298,6 +302,7 @@ class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, tag=9, gc=Fal
     waiting: str
     opened: Sequence[OpenOp] = ()
     closed: Sequence[str] = ()
+    length: int | None = None
 
 
 class Finish(Verb[None], frozen=True, array_like=True, tag=10, gc=False):

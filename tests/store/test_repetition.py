@@ -151,7 +151,22 @@ async def requests(bench: Bench) -> Sequence[AnyVerb]:
     ]
 
 
+async def begin_and_end_an_operation(bench: Bench) -> Sequence[AnyVerb]:
+    run = (await bench.claimed(await bench.session(), "run")).run
+    begun = OpenOp("0", "child", "mail", None)
+    child = ("0", bench.new("child", identity=TASK))
+    return [
+        Append(run, 1, opened=[begun], children=[child], length=0),
+        Append(run, 1, [bench.record(0)], closed=["0"]),
+        Append(run, 1, opened=[OpenOp("1", "retry", "", None)], length=1),
+        Append(run, 1, opened=[OpenOp("1", "retry", "", None, 2)], length=1),
+        Append(run, 1, [bench.record(1)], closed=["1"], opened=[OpenOp("2", "wait", "", None)]),
+        Park(run, 1, None, "go", length=2),
+    ]
+
+
 SCENES: Sequence[Scene] = [
+    begin_and_end_an_operation,
     journal_and_park,
     park_until,
     journal_and_end,
@@ -345,3 +360,22 @@ async def test_the_end_of_a_child_is_told_once_though_its_start_is_said_again(
     history = await bench.store.history("parent")
     assert history is not None
     assert [row.kind for row in history.inbox] == [InboxKind.CHILD_ENDED]
+
+
+async def test_a_park_that_was_refused_parks_nothing_when_it_is_said_again(bench: Bench) -> None:
+    """Its worker was told the message by push, took it, and has not heard that either."""
+    session = await bench.session()
+    run = (await bench.claimed(session, "run")).run
+    await bench.signal("run", "u1")
+    park = Park(run, 1, None, "go", length=0)
+    told = await bench.store.do(park)
+    take = Append(run, 1, [bench.record(0, "", kind=3)], absorbed=[row.id for row in told])
+    end = Finish(run, 1, Status.COMPLETED, b"", bench.clock.now())
+    said: list[AnyVerb] = [park]
+    for verb in (take, end):
+        said.append(verb)
+        await bench.store.do(verb)
+        after = await contents(bench.path)
+        answers = await say(bench, said)
+        assert [list(answers[0]), *answers[1:]] == [list(told), *[None] * (len(said) - 1)]
+        assert await contents(bench.path) == after

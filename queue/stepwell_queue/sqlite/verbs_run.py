@@ -32,7 +32,7 @@ _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
 _FINISH, _FINISH_MORE, _STANDING = SQL["finish"], SQL["finish_more"], SQL["standing"]
 _PARK_UNTIL, _COMPLETED, _RUNNING = SQL["park_until"], int(Status.COMPLETED), int(Status.RUNNING)
-_STANDS: Final = SQL["where_held"]
+_STANDS, _SINCE, _ABSORBED = SQL["where_held"], SQL["record_since"], SQL["last_absorbed"]
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
@@ -77,6 +77,8 @@ def _append(tx: Tx, verb: Append) -> None:
         if _gave_up(tx, run, fence, ended=True):
             return
         raise StaleFence(run, fence)
+    elif _went_on(tx, run, fence, verb.length):
+        return  # to do it again might open what has been closed since
     if verb.closed or verb.opened:
         _operations(tx, run, verb.closed, verb.opened)
     for id in verb.absorbed:
@@ -126,16 +128,19 @@ def _operations(tx: Tx, run: int, closed: Sequence[str], opened: Sequence[OpenOp
 def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
     run, fence, due = verb.run, verb.fence, verb.due
     if due is None:
-        tx.execute(_PARK, (verb.waiting, tx.now, run, fence))
+        tx.execute(_PARK, (verb.waiting, tx.now, run, fence, verb.length))
     else:
-        tx.execute(_PARK_UNTIL, (due, verb.waiting, tx.now, run, fence))
+        tx.execute(_PARK_UNTIL, (due, verb.waiting, tx.now, run, fence, verb.length))
     rows: list[Any] = []
     if tx.cursor.rowcount == 1:
         tx.effects.moves.append((run, None, 0))
         if due is not None:
             tx.made_due(due)
     else:
-        if tx.one(_HELD, (run, fence)) is None:
+        held = tx.one(_HELD, (run, fence)) is not None
+        if _went_on(tx, run, fence, verb.length) and (held or _gave_up(tx, run, fence, ended=True)):
+            return _told_instead(tx, run)
+        if not held:
             if _gave_up(tx, run, fence):
                 return ()  # a repetition
             raise StaleFence(run, fence)
@@ -143,6 +148,17 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
     if verb.closed or verb.opened:
         _operations(tx, run, verb.closed, verb.opened)
     return [InboxRow(*row) for row in rows] if rows else ()
+
+
+def _went_on(tx: Tx, run: int, fence: int, length: int | None) -> bool:
+    """Whether the holder has written records since it said this: now it says it again."""
+    return length is not None and tx.one(_SINCE, (run, length, fence)) is not None
+
+
+def _told_instead(tx: Tx, run: int) -> Sequence[InboxRow]:
+    """What kept a run from being parked, or of what it has taken since the last: it knows it."""
+    rows = tx.execute(_INBOX, (run,)).fetchall() or tx.execute(_ABSORBED, (run,)).fetchall()
+    return [InboxRow(*row) for row in rows]
 
 
 def _gave_up(tx: Tx, run: int, fence: int, *, ended: bool = False) -> bool:

@@ -115,8 +115,9 @@ class JournalWriter:
                 self.drop_opened(closed)  # what opens and ends with one write is never stored
             opened, more_closed, cancels = self._take_changes()
             closed = [*more_closed, *closed]
+            length = None if records else self.next_seq
             verb = Append(
-                self.run, self.fence, records, closed, opened, absorbed, (), cancels, phase
+                self.run, self.fence, records, closed, opened, absorbed, (), cancels, phase, length
             )
         else:
             verb = Append(self.run, self.fence, records, closed, (), absorbed, (), (), phase)
@@ -158,7 +159,9 @@ class JournalWriter:
         """
         if opened:
             self.had_rows = True
-        self._counted(Append(self.run, self.fence, (), (), opened, (), rows), answered)
+        length = self.next_seq
+        verb = Append(self.run, self.fence, (), (), opened, (), rows, length=length)
+        self._counted(verb, answered)
 
     def drop_opened(self, paths: Collection[str]) -> None:
         """Forget rows that were gathered but must not be written."""
@@ -167,7 +170,9 @@ class JournalWriter:
 
     def park(self, due: float | None, waiting: str, answered: Answered) -> None:
         opened, closed, _ = self._take_changes()
-        self._counted(Park(self.run, self.fence, due, waiting, opened, closed), answered)
+        length = self.next_seq
+        verb = Park(self.run, self.fence, due, waiting, opened, closed, length)
+        self._counted(verb, answered)
 
     def reopen(self, record: Record, inbox_id: int, answered: Answered) -> None:
         """Write the record of a retry, which is not delivered: the run is replayed afresh."""

@@ -28,6 +28,10 @@ SELECT 1 FROM inbox WHERE run = ? AND absorbed = 0 AND kind = 2 AND name = ? AND
 SELECT id, run, kind, uid, name, path, status, value, at
 FROM inbox WHERE run = ? AND absorbed = 0 ORDER BY id
 
+-- name: last_absorbed
+SELECT id, run, kind, uid, name, path, status, value, at
+FROM inbox WHERE run = ? AND absorbed = 1 ORDER BY id DESC LIMIT 1
+
 -- name: inboxes
 SELECT id, run, kind, uid, name, path, status, value, at
 FROM inbox WHERE absorbed = 0 AND run IN (SELECT value FROM json_each(?)) ORDER BY id

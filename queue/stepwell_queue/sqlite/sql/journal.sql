@@ -11,6 +11,9 @@ VALUES {rows}
 SELECT seq, kind, path, name, value, at, attempt, started, digest, fence
 FROM journal WHERE run = ? AND seq = ?
 
+-- name: record_since
+SELECT 1 FROM journal WHERE run = ? AND seq >= ? AND fence = ? LIMIT 1
+
 -- name: journals
 SELECT run, seq, kind, path, name, value, at, attempt, started, digest
 FROM journal WHERE run IN (SELECT value FROM json_each(?)) ORDER BY run, seq

@@ -88,11 +88,13 @@ UPDATE runs SET value = ? WHERE run = ?
 UPDATE runs SET status = 3, waiting = ?, updated = ?, worker = NULL, crashes = 0
 WHERE run = ? AND fence = ? AND status = 2
     AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.run = runs.run AND i.absorbed = 0)
+    AND NOT EXISTS (SELECT 1 FROM journal j WHERE j.run = runs.run AND j.seq >= ?)
 
 -- name: park_until
 UPDATE runs SET status = 3, due = ?, waiting = ?, updated = ?, worker = NULL, crashes = 0
 WHERE run = ? AND fence = ? AND status = 2
     AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.run = runs.run AND i.absorbed = 0)
+    AND NOT EXISTS (SELECT 1 FROM journal j WHERE j.run = runs.run AND j.seq >= ?)
 
 -- name: set_phase
 UPDATE runs SET phase = ? WHERE run = ?
