@@ -69,7 +69,7 @@ async def refund(order: Order) -> None:
         raise OSError(f"no line to the bank\nfor {order.id}")
 
 
-@step(retry=Retry(attempts=5, delay=3600.0, jitter=False))
+@step(retry=Retry(attempts=5, delay=3600.0, max_delay=3600.0, jitter=False))
 async def phone(number: str) -> None:
     raise OSError(f"{number} is busy")
 
