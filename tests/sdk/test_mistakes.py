@@ -17,6 +17,7 @@ import pytest
 import stepwell
 from stepwell import Retention, Retry, Signal, Stepwell, StepwellError
 from stepwell_runtime.definitions import registry
+from tests.sdk.server_mistakes import SERVER_MISTAKES, silence
 
 Mistake = Callable[[Stepwell], Coroutine[Any, Any, object]]
 MISTAKES: dict[str, Mistake] = {}
@@ -209,6 +210,23 @@ def _() -> object:
 @plainly("`Retention()` without a limit")
 def _() -> object:
     return Retention()
+
+
+def without(make: Callable[[], Coroutine[Any, Any, object]]) -> Mistake:
+    """Return a mistake that needs no app."""
+
+    async def made(app: Stepwell) -> object:
+        return await make()
+
+    return made
+
+
+MISTAKES.update((what, without(make)) for what, make in SERVER_MISTAKES.items())
+
+
+@mistake("a server that does not answer in time")
+async def _(app: Stepwell) -> object:
+    return await silence(lambda app: app.start(checkout(1)))
 
 
 @mistake("awaiting a workflow outside of a run")
