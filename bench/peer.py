@@ -20,47 +20,65 @@ Commands = Mapping[str, Callable[..., Awaitable[object]]]
 class Peer:
     """A process that was started for this one and ends with it."""
 
-    def __init__(self, module: str, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self._module, self._process = module, process
+        self.process = process
         self._told, self._said = process.stdin, process.stdout
 
     async def tell(self, command: str, *arguments: object) -> Any:
-        """Return its answer, once it has done that. Raises BrokenSample."""
-        with contextlib.suppress(ConnectionError):  # it is dead, which the answer says, too
+        """Return its answer, once it has done that."""
+        with contextlib.suppress(ConnectionError):
             self._told.write(msgspec.json.encode([command, *arguments]) + b"\n")
             await self._told.drain()
         answer = await self._said.readline()
-        if not answer:
-            raise BrokenSample(f"{self._module} ended instead of answering to {command!r}")
+        if not answer:  # it is dead, for which the block of `peer` is about to be left
+            await asyncio.Event().wait()
         return msgspec.json.decode(answer)
 
     async def look(self) -> Usage:
         return msgspec.convert(await self.tell("look"), Usage)
 
-    async def end(self) -> None:
-        """Let it end. Raises BrokenSample if it has failed."""
+    async def end(self) -> int:
+        """Let it end; returns how it did."""
         self._told.close()
-        code = await self._process.wait()
-        if code:
-            raise BrokenSample(f"{self._module} ended with {code}")
+        return await self.process.wait()
 
 
 @contextlib.asynccontextmanager
 async def peer(module: str) -> AsyncGenerator[Peer]:
-    """Start `python -m module`, which obeys, and let it end when the block is left."""
+    """Start `python -m module`, which obeys, and let it end when the block is left.
+
+    Raises BrokenSample when it has died, also in the middle of the block: clients and workers would
+    wait for a server for ever.
+    """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module),
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    started = Peer(module, process)
+    block = asyncio.current_task()
+    assert block is not None
+    started = Peer(process)
+
+    async def watch() -> None:
+        await process.wait()
+        block.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
         yield started
+    except asyncio.CancelledError:
+        if not watching.done():
+            raise
+        block.uncancel()
+        raise BrokenSample(f"{module} ended with {process.returncode} too soon") from None
     finally:
-        await started.end()
+        watching.cancel()
+        code = await started.end()
+    if code:
+        raise BrokenSample(f"{module} ended with {code}")
 
 
 async def obey(commands: Commands) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench import floor, samples
+from bench import floor, flows, samples
 from bench.peer import peer
 from bench.samples import BrokenSample
 from bench.spec import SCENARIOS, WORKLOADS, Floor, Measured, Spec, Unreconciled
+from stepwell import Access, Stepwell
 from tests.bench.conftest import EXECUTIONS
 from tests.bench.test_floor import TABLES, rows_of
 from tests.bench.test_samples import KEYS, report_of, tamper
@@ -56,7 +57,7 @@ def test_a_workload_over_tcp_reconciles_and_reports_every_figure(
     ],
 )
 def test_workers_in_processes_of_their_own_do_the_work(
-    arguments: tuple[str, ...], tmp_path: Path
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = report_of(
         tmp_path / "figures.json",
@@ -65,6 +66,10 @@ def test_workers_in_processes_of_their_own_do_the_work(
     assert found["workers"] == len(found["cpu_share"]["workers"]) == 2
     assert found["worker_cpu_us"] > 0
     assert found["reconciled"] is True
+    said = capsys.readouterr().out
+    assert "server CPU" in said
+    assert "of one core  client" in said
+    assert ", workers " in said
 
 
 def test_a_signal_over_tcp_reports_the_wake_up_of_a_worker_in_the_same_process(
@@ -73,17 +78,6 @@ def test_a_signal_over_tcp_reports_the_wake_up_of_a_worker_in_the_same_process(
     arguments = ("workflow", "--scenario", "signal", "--executions", "5", *SMALL)
     found = report_of(tmp_path / "figures.json", *arguments, "--concurrency", "1")
     assert found["wake_ms"] > 0
-
-
-def test_the_report_says_how_busy_each_process_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ("queue", "--workload", "drain", "--executions", "5", *SMALL, "--workers", "1")
-    report_of(tmp_path / "figures.json", *arguments)
-    said = capsys.readouterr().out
-    assert "server CPU" in said
-    assert "of one core  client" in said
-    assert ", workers " in said
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -122,13 +116,27 @@ def test_a_sample_whose_server_cannot_open_the_file_is_broken(tmp_path: Path) ->
         samples.part("measure", spec, tmp_path, Measured)
 
 
-def test_a_process_of_a_sample_that_dies_is_told_with_what_it_was_asked(tmp_path: Path) -> None:
+def test_a_process_that_dies_of_what_it_was_told_breaks_the_sample(tmp_path: Path) -> None:
     async def die() -> None:
         async with peer("bench.server") as server:
             await server.tell("open", str(tmp_path / "a.db"), "no such durability")
 
-    with pytest.raises(BrokenSample, match=r"bench\.server ended"):
+    with pytest.raises(BrokenSample, match=r"bench\.server ended with 1 too soon"):
         asyncio.run(die())
+
+
+def test_a_server_that_dies_while_it_is_measured_breaks_the_sample(tmp_path: Path) -> None:
+    async def measure() -> None:
+        async with peer("bench.server") as server:
+            address = await server.tell("open", str(tmp_path / "a.db"), "process")
+            async with Stepwell(address, access=Access()) as app, app.worker() as worker:
+                run = await app.start(flows.approval(flows.order_number(1)))
+                await worker.drain()
+                server.process.kill()
+                await run.result()
+
+    with pytest.raises(BrokenSample, match=r"bench\.server ended with -9 too soon"):
+        asyncio.run(measure())
 
 
 def test_usage_counts_from_one_look_to_the_next(tmp_path: Path) -> None:
