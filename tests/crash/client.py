@@ -3,7 +3,9 @@
 It writes down what it is about to start, and what the server acknowledged; started again after it
 was killed, it goes on with the same runs.
 
-usage: python -m tests.crash.client ADDRESS DIARY RUNS SEED
+It starts a phase of its runs for each byte in a file, so that the test can do something in each.
+
+usage: python -m tests.crash.client ADDRESS DIARY RUNS SEED PHASES RUNS_PER_PHASE
 """
 
 from __future__ import annotations
@@ -55,7 +57,19 @@ def read(file: Path) -> list[Line]:
     return [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()]
 
 
-async def work(address: str, diary: Diary, count: int, seed: str) -> None:
+class Phases:
+    """How many runs may be started by now."""
+
+    def __init__(self, file: Path, runs: int) -> None:
+        self._file, self._runs = file, runs
+
+    async def reach(self, number: int) -> None:
+        """Return when the run with this number may be started."""
+        while number >= self._file.stat().st_size * self._runs:  # noqa: ASYNC110 - as in `cluster`
+            await asyncio.sleep(0.01)
+
+
+async def work(address: str, diary: Diary, count: int, seed: str, phases: Phases) -> None:
     rng = Random(seed)
     ended, told = diary.has("ended"), diary.has("told")
     places = asyncio.Semaphore(AT_ONCE)
@@ -65,6 +79,7 @@ async def work(address: str, diary: Diary, count: int, seed: str) -> None:
             id, delay = f"{kind}-{number}", rng.random() / 2
             if id in ended:
                 continue
+            await phases.reach(number)
             await places.acquire()
             diary.add("starting", id)
             run = await app.start(flows.KINDS[kind](number), id=id)
@@ -96,9 +111,10 @@ async def outcome(run: Run[Any], diary: Diary, places: asyncio.Semaphore) -> Non
 
 
 def main(arguments: Iterable[str]) -> None:
-    address, diary, count, seed = arguments
+    address, diary, count, seed, file, runs = arguments
     log_to_stderr()
-    asyncio.run(work(address, Diary(Path(diary)), int(count), seed))
+    phases = Phases(Path(file), int(runs))
+    asyncio.run(work(address, Diary(Path(diary)), int(count), seed, phases))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import socket
 import subprocess
@@ -117,6 +118,8 @@ class Cluster:
         self.file = folder / "orders.db"
         self.effects = Effects(folder / "effects")
         self.diary = folder / "diary"
+        self._phases = folder / "phases"
+        self._phases.touch()
         self.server = Server(self.file, lease)
         self.workers = [self._worker(number) for number in range(workers)]
         self.client: Process | None = None
@@ -155,12 +158,21 @@ class Cluster:
         worker.announced()
         return worker
 
-    def start_client(self, runs: int, seed: str) -> Process:
+    def start_client(self, runs: int, seed: str, phases: int = 1) -> Process:
+        """Start a client, which is in the first phase of its work."""
         command: list[str | Path] = [sys.executable, "-m", client.__name__]
         command += [self.server.address, self.diary, str(runs), seed]
+        command += [self._phases, str(math.ceil(runs / phases))]
         self.client = Process(command, self.diary.with_suffix(".log"))
         self._start(self.client, self._life)
+        self.next_phase()
         return self.client
+
+    def next_phase(self) -> None:
+        """Let the client go on, once everybody is there."""
+        self.everybody_is_connected()
+        with self._phases.open("ab") as file:
+            file.write(b".")
 
     @property
     def killed_workers(self) -> set[int]:
