@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -51,7 +51,7 @@ class Access:
     to trust (None: those of the system); `certificate` and `key`, PEM files that the client shows.
     """
 
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     ca: str | Path | None = None
     certificate: str | Path | None = None
     key: str | Path | None = None
@@ -63,14 +63,14 @@ class Access:
         The last three are for `tls://` and not looked at for `tcp://`. Raises ValueError if the
         file of the token cannot be read.
         """
-        token = os.environ.get("STEPWELL_TOKEN")
+        token = os.environ.get("STEPWELL_TOKEN") or None
         file = os.environ.get("STEPWELL_TOKEN_FILE")
-        if token is None and file is not None:
+        if token is None and file:
             token = token_in(file)
         if not address.tls:
             return cls(token)
         names = ("STEPWELL_CA", "STEPWELL_CERTIFICATE", "STEPWELL_KEY")
-        return cls(token, *(os.environ.get(name) for name in names))
+        return cls(token, *(os.environ.get(name) or None for name in names))
 
     def context(self, address: Address) -> ssl.SSLContext | None:
         """Return what a connection to this server needs; None without TLS.

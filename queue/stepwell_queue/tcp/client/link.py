@@ -170,6 +170,11 @@ class Link:
                 self._put(number, entry.request, entry.weight)
         self.flush()
 
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is there."""
+        return self._channel is not None
+
     def hang_up(self) -> None:
         """Break the connection off, and connect again."""
         if self._channel is not None:

@@ -79,6 +79,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 _KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim))
 _TRY_AGAIN: Final = 1.0  # seconds
+_CLOSE_WITHIN: Final = 5.0
+_EXAMINE_WITHIN: Final = 600.0
 _PLAIN: Final = frozenset((Append, Finish, Settle, Reschedule, SendSignal))  # answered by nil
 
 
@@ -272,8 +274,17 @@ class TcpStore:
         if self._beats is not None:
             self._beats.remove(session.key)
         try:
-            if self._link.closed_because is None:
-                await self._get(CloseSession(session.number), None)
+            async with asyncio.timeout(_CLOSE_WITHIN):
+                if self._link.connected:
+                    await self._get(CloseSession(session.number), None)
+                elif self._link.closed_because is None:
+                    raise TimeoutError
+        except (TimeoutError, StoreUnavailable):
+            _log.warning(
+                "%s could not be told that a worker stops; what it holds is handed over when its "
+                "lease is over",
+                self._address,
+            )
         finally:
             self._sessions.pop(session.number, None)
 
@@ -344,7 +355,8 @@ class TcpStore:
         return workers
 
     async def doctor(self) -> list[Finding]:
-        findings: list[Finding] = await self._get(Examine(), list[Finding])
+        until = self._loop.time() + _EXAMINE_WITHIN  # it reads all of the store
+        findings: list[Finding] = await self._get(Examine(), list[Finding], until)
         return findings
 
     async def ping(self) -> PingAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepwell_queue.open import Durability, check_options
@@ -31,7 +31,7 @@ class ServerConfig:
     port: int = DEFAULT_PORT
     durability: Durability = "full"
     lease: float = 15.0
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     certificate: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None

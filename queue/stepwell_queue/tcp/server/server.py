@@ -29,8 +29,10 @@ _STOPPING: Final = "the server is stopping"
 class Server:
     """Serves one store to many connections."""
 
-    def __init__(self, config: ServerConfig, store: SqliteStore, release: str) -> None:
-        self.config, self.store = config, store
+    store: SqliteStore
+
+    def __init__(self, config: ServerConfig, release: str) -> None:
+        self.config = config
         self._loop = asyncio.get_running_loop()
         self._connections: set[Connection] = set()
         self._sessions: dict[str, tuple[Connection, RemoteWorker]] = {}
@@ -41,13 +43,13 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
-        self._stopping = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self._listener: asyncio.Server
-        store.answered = self._flush
         self._release = release
 
-    async def listen(self) -> None:
-        """Begin to let clients in. Raises OSError, ValueError."""
+    async def bind(self) -> None:
+        """Take the address, where nobody is let in yet. Raises OSError, ValueError."""
         context = await asyncio.to_thread(self.config.context)
         self._listener = await self._loop.create_server(
             lambda: Connection(self),
@@ -56,7 +58,18 @@ class Server:
             ssl=context,
             ssl_handshake_timeout=GREET_WITHIN if context else None,
             backlog=_BACKLOG,
+            start_serving=False,
         )
+
+    def give_up(self) -> None:
+        """Let the address go again."""
+        self._listener.close()
+
+    async def serve(self, store: SqliteStore) -> None:
+        """Begin to let clients in."""
+        self.store = store
+        store.answered = self._flush
+        await self._listener.start_serving()
         self._ticker = self._loop.call_later(_TICK, self._tick)
 
     @property
@@ -78,22 +91,29 @@ class Server:
         )
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Take no more requests, answer those that are there within `grace` seconds, and close."""
-        if self._stopping:
-            return
-        self._stopping = True
+        """Take no more requests, answer those that are there within `grace` seconds, and close.
+
+        Another call may shorten the grace. A call that is cancelled stops it all the same.
+        """
+        self._loop.call_later(grace, self._hurry.set)
+        if self._stopping is None:
+            self._stopping = self._loop.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         self._listener.close()
         for _, worker in self._sessions.values():
             worker.detach()
         for connection in list(self._connections):
             connection.stop_reading()
-        try:
-            async with asyncio.timeout(grace):
-                while any(connection.busy for connection in self._connections):
-                    self._empty.clear()
-                    await self._empty.wait()
-        except TimeoutError:
-            _log.warning("some requests were not answered within %g seconds", grace)
+        answered = self._loop.create_task(self._until_answered())
+        hurry = self._loop.create_task(self._hurry.wait())
+        await asyncio.wait((answered, hurry), return_when=asyncio.FIRST_COMPLETED)
+        if not answered.done():
+            _log.warning("some requests were not answered within the grace")
+        for task in (answered, hurry):
+            task.cancel()
+        await asyncio.gather(answered, hurry, return_exceptions=True)
         for connection in list(self._connections):
             connection.finish(_STOPPING)
         await self._until_gone()
@@ -103,6 +123,11 @@ class Server:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.store.close()
+
+    async def _until_answered(self) -> None:
+        while any(connection.busy for connection in self._connections):
+            self._empty.clear()
+            await self._empty.wait()
 
     async def _until_gone(self) -> None:
         try:
@@ -245,15 +270,19 @@ async def open_server(config: ServerConfig, *, clock: Clock, ids: Ids) -> Server
     file cannot be used or another server serves it.
     """
     config.check()
-    store = await open_sqlite(
-        config.store, durability=config.durability, clock=clock, ids=ids, lease=config.lease
-    )
+    server = Server(config, await asyncio.to_thread(metadata.version, "stepwell"))
+    await server.bind()  # first, so that a port that is taken leaves no new file behind
     try:
-        await store.remote.adopt()
-        release = await asyncio.to_thread(metadata.version, "stepwell")
-        server = Server(config, store, release)
-        await server.listen()
+        store = await open_sqlite(
+            config.store, durability=config.durability, clock=clock, ids=ids, lease=config.lease
+        )
+        try:
+            await store.remote.adopt()
+            await server.serve(store)
+        except BaseException:
+            await store.close()
+            raise
     except BaseException:
-        await store.close()
+        server.give_up()
         raise
     return server
