@@ -56,7 +56,7 @@ async def wrong_token() -> object:
 
 
 async def silence(call: Callable[[Stepwell], Awaitable[object]]) -> object:
-    welcome = framed(encode(Welcome(1, (), "0", "full", 15.0, 0, 0.0)))
+    welcome = framed(encode(Welcome(1, (), "0", "full", 15.0, 0, 0.0, "")))
     async with answering(welcome) as address:
         with mock.patch.object(link, "_PING_EVERY", 0.05):
             app = Stepwell(address, timeout=0.1)

@@ -53,6 +53,8 @@ class SqliteStore:
     def __init__(self, path: Path, durability: Durability, files: Files) -> None:
         self._presence, self._turn, self._context, self._writer = files
         self.clock = self._context.clock
+        self.memory = self._context.boot if durability == "process" else ""
+        """Changes when a power cut may have taken what was acknowledged."""
         self._loop = asyncio.get_running_loop()
         # not the loop's own pool: user code may fill that, and a dead worker would wait
         self._executor = ThreadPoolExecutor(1, "stepwell-store")

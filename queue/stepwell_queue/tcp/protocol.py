@@ -72,6 +72,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=0):
     lease: float
     workers: int  # that are registered
     now: float
+    memory: str  # another one than before: the file may have lost its last moments meanwhile
 
 
 class Turned(msgspec.Struct, frozen=True, array_like=True, tag=1):

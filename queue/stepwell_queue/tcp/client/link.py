@@ -170,6 +170,14 @@ class Link:
                 self._put(number, entry.request, entry.weight)
         self.flush()
 
+    def refuse(self, refusal: Callable[[Request], Exception | None]) -> None:
+        """Answer with an exception what waits and is not to be said again."""
+        for number, entry in list(self.waiting.items()):
+            error = refusal(entry.request)
+            if error is not None and self.forget(number):
+                self._call(entry.request, entry.done, error)
+        self._on_answered()
+
     @property
     def connected(self) -> bool:
         """Whether a connection is there."""

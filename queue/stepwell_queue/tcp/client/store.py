@@ -43,7 +43,7 @@ from stepwell_queue.contract import (
     WorkerInfo,
     born,
 )
-from stepwell_queue.errors import StepwellError, StoreUnavailable
+from stepwell_queue.errors import StaleFence, StepwellError, StoreUnavailable
 from stepwell_queue.sqlite.check import MAX_BYTES, WEIGHTS, refuse
 from stepwell_queue.sqlite.group import MAX_WAITING
 from stepwell_queue.tcp.access import Access, Address
@@ -106,6 +106,7 @@ class TcpStore:
         self._sessions: dict[int, TcpSession] = {}
         self._number = 0
         self._beats: Beats | None = None
+        self._memory = ""  # of the server
         self._link = Link(
             address,
             access,
@@ -123,6 +124,7 @@ class TcpStore:
     async def open(self) -> None:
         """Connect. Raises StoreUnavailable, StoreRefused."""
         await self._link.open()
+        self._memory = self._link.welcome.memory
 
     # --- verbs ---
 
@@ -248,12 +250,30 @@ class TcpStore:
         return session
 
     def _reintroduce(self) -> None:
-        for session in self._sessions.values():
+        remembers = self._link.welcome.memory == self._memory
+        for session in list(self._sessions.values()):
             if session.known:
                 if session.introducing is not None:  # what it says of itself is out of date
                     self._link.forget(session.introducing)
                 done = _decoded(list[int], partial(self._introduced, session))
-                session.introducing = self._link.ask(session.introduction(), done, 0, FOREVER)
+                said = session.introduction()
+                if not remembers:
+                    said = replace(said, holds={}, keeps={})
+                session.introducing = self._link.ask(said, done, 0, FOREVER)
+        if not remembers:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """What is known here of runs may be ahead of the file, and would leave gaps in it."""
+        _log.warning(
+            "the machine of %s was restarted, and may have lost its last moments: "
+            "the runs that are executed here are given up, and claimed anew",
+            self._address,
+        )
+        self._memory = self._link.welcome.memory
+        self._link.refuse(_given_up)
+        for session in list(self._sessions.values()):
+            session.lose([*session.events.holds(), *session.events.keeps()])
 
     def _introduced(self, session: TcpSession, answer: list[int] | Exception) -> None:
         session.introducing = None
@@ -392,6 +412,13 @@ async def open_tcp(
     store = TcpStore(address, access, clock, ids, timeout)
     await store.open()
     return store
+
+
+def _given_up(request: Request) -> StaleFence | None:
+    """Return what a verb of a worker is refused with, if it is one about a run."""
+    if isinstance(request, Append | Park | Finish | Settle | Reschedule):
+        return StaleFence(request.run, request.fence)
+    return None
 
 
 def _rest(filter: RunFilter, found: list[RunInfo]) -> RunFilter:

@@ -88,6 +88,7 @@ class Server:
             config.lease,
             len(self._sessions),
             self.store.clock.now(),
+            self.store.memory,
         )
 
     async def stop(self, grace: float = 10.0) -> None:
