@@ -133,9 +133,9 @@ class Cluster:
             self._life = life.pop_all()
         return self
 
-    def _worker(self, number: int) -> Process:
+    def _worker(self, number: int, store: str | Path | None = None) -> Process:
         command: list[str | Path] = [sys.executable, "-m", flows.__name__]
-        command += [self.server.address, self.effects.file, str(STEP_TAKES)]
+        command += [store or self.server.address, self.effects.file, str(STEP_TAKES)]
         return Process(command, self.file.with_name(f"worker-{number}.log"))
 
     def _start(self, process: Process, life: ExitStack) -> None:
@@ -150,9 +150,9 @@ class Cluster:
     ) -> None:
         self._life.close()
 
-    def start_worker(self) -> Process:
-        """Start one more, and return once it is connected."""
-        worker = self._worker(len(self.workers))
+    def start_worker(self, store: Path | None = None) -> Process:
+        """Start one more, over TCP or on the file, and return once it is connected."""
+        worker = self._worker(len(self.workers), store)
         self.workers.append(worker)
         self._start(worker, self._life)
         worker.announced()

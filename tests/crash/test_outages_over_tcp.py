@@ -118,6 +118,48 @@ async def test_a_step_is_executed_once_when_the_server_is_killed_in_the_middle_o
         assert await results(runs) == [RESULT, RESULT]
 
 
+@pytest.mark.soak
+async def test_a_worker_that_slept_while_the_server_was_killed_finds_that_it_has_lost_its_runs(
+    tmp_path: Path,
+) -> None:
+    stopped: set[int] = set()
+    async with clustered(tmp_path, 1, stopped) as (cluster, app, gate):
+        (sleeper,) = cluster.workers
+        runs = await start(app, gate, "0 ends meanwhile", "1 is cut off")
+        ended, cut_off = await gate.next(2)
+        stopped.add(sleeper.pid)
+        sleeper.send(signal.SIGSTOP)
+        cluster.server.kill()
+        await asyncio.to_thread(cluster.server.start)
+        await asyncio.to_thread(cluster.start_worker)
+        for visit in await gate.next(2):
+            await visit.end("b")
+        assert await results(runs) == [RESULT, RESULT]
+        await ended.end("written too late")
+        sleeper.send(signal.SIGCONT)
+        await ended.gone()
+        await cut_off.gone()
+
+
+async def test_a_worker_on_the_file_takes_over_from_a_server_that_was_stopped_beyond_the_lease(
+    tmp_path: Path,
+) -> None:
+    stopped: set[int] = set()
+    async with clustered(tmp_path, 1, stopped) as (cluster, app, gate):
+        runs = await start(app, gate, "0 ends meanwhile", "1 is cut off")
+        ended, cut_off = await gate.next(2)
+        stopped.add(cluster.workers[0].pid)
+        other = await asyncio.to_thread(cluster.start_worker, cluster.file)
+        cluster.server.send(signal.SIGSTOP)
+        await ended.end("written too late")
+        for visit in await gate.next(2):
+            assert visit.pid == other.pid
+            await visit.end("b")
+        cluster.server.send(signal.SIGCONT)
+        await cut_off.gone()
+        assert await results(runs) == [RESULT, RESULT]
+
+
 def test_a_server_that_is_stopped_in_order_under_load_loses_and_repeats_nothing(
     tmp_path: Path, scale: Scale
 ) -> None:
