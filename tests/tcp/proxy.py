@@ -52,6 +52,7 @@ class Pair:
         self.gone = asyncio.Event()
         self.beats = False  # whether this is the channel for beats
         self.client, self.server = _End(self, UP), _End(self, DOWN)
+        self._over: set[str] = set()  # directions in which nothing more comes
         self._early: list[bytes] = []  # what came before the server was there
 
     def take(self, direction: str, data: bytes) -> None:
@@ -85,8 +86,12 @@ class Pair:
     def half_close(self, direction: str) -> None:
         """Tell the receiver of this direction that nothing more comes."""
         end = self.server if direction == UP else self.client
-        if end.transport is not None and not end.transport.is_closing():
-            end.transport.write_eof()
+        if direction in self._over or end.transport is None or end.transport.is_closing():
+            return
+        self._over.add(direction)
+        end.transport.write_eof()
+        if len(self._over) == 2:
+            self.cut()
 
     def stall(self, *directions: str) -> None:
         """Deliver nothing any more, and no word of it."""
@@ -202,6 +207,10 @@ class Proxy:
             pair.stall()
 
     async def close(self) -> None:
+        for listener in self._listener.sockets:  # whoever is just being accepted gets that far
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        for _ in range(2):
+            await asyncio.sleep(0)
         self._listener.close()
         for task in list(self._tasks):
             task.cancel()

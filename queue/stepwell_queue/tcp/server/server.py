@@ -101,8 +101,16 @@ class Server:
             self._stopping = self._loop.create_task(self._stop())
         await asyncio.shield(self._stopping)
 
-    async def _stop(self) -> None:
+    async def _stop_listening(self) -> None:
+        # whoever is just being accepted must have got that far, or its socket is never closed
+        for listener in self._listener.sockets:
+            self._loop.remove_reader(listener.fileno())
+        for _ in range(2):
+            await asyncio.sleep(0)
         self._listener.close()
+
+    async def _stop(self) -> None:
+        await self._stop_listening()
         for _, worker in self._sessions.values():
             worker.detach()
         for connection in list(self._connections):
