@@ -40,6 +40,10 @@ def welcomed(body: memoryview | bytes) -> Welcome:
     return said
 
 
+class HungUp(ConnectionError):
+    """There was somebody, who closed the connection without a word, as TLS does on plain bytes."""
+
+
 class Channel(asyncio.Protocol):
     """Greets, then hands on each frame that comes in.
 
@@ -119,7 +123,8 @@ class Channel(asyncio.Protocol):
             return  # it took too long
         if not self.welcome.done():
             why = "what answers there is no Stepwell server" if self._broken else "it hung up"
-            self.welcome.set_exception(ConnectionError(f"{why} ({error})" if error else why))
+            kind = ConnectionError if self._broken else HungUp
+            self.welcome.set_exception(kind(f"{why} ({error})" if error else why))
             self.welcome.exception()  # it may be that nobody asks any more
             return
         if self.welcome.exception() is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from stepwell_queue.errors import StoreRefused, StoreUnavailable
 from stepwell_queue.tcp.access import Access, Address
-from stepwell_queue.tcp.client.channel import Channel, greeting
+from stepwell_queue.tcp.client.channel import Channel, HungUp, greeting
 from stepwell_queue.tcp.client.clock import ServerClock
 from stepwell_queue.tcp.protocol import (
     AT_ONCE,
@@ -103,8 +103,11 @@ class Link:
         except StoreRefused as refused:
             raise StoreRefused(f"{self.address} does not let this client in: {refused}") from None
         except OSError as error:
+            secured = isinstance(error, HungUp) and not self.address.tls
+            hint = " If it has a certificate, write tls://." if secured else ""
             raise StoreUnavailable(
-                f"cannot connect to {self.address} ({error}): is `stepwell server` running there?"
+                f"cannot connect to {self.address} ({error}): "
+                f"is `stepwell server` running there?{hint}"
             ) from error
         self._ticker = self._loop.call_later(_PING_EVERY, self._tick)
 
