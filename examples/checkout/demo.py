@@ -1,13 +1,17 @@
-"""Works off a day of orders with a worker that is killed again and again; then reconciles."""
+"""Works off a day of orders with a worker that is killed again and again; then reconciles.
+
+With --server, the worker reaches the store through a server, which is killed as well.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import shutil
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +36,7 @@ class Options:
     orders: int
     kills: int
     seed: int
+    port: int | None  # where a server serves the store; None = it is a file to all
 
 
 async def demo(options: Options, console: Console) -> bool:
@@ -44,18 +49,28 @@ async def demo(options: Options, console: Console) -> bool:
     env = {"CHECKOUT_DIR": str(folder), "PAYMENTS_SEED": str(options.seed)}
     service = Process("examples.checkout.service", folder / "service.log", env, announces=True)
     service.start()
+    env["CHECKOUT_PORT"] = str(options.port)
+    server = Process("examples.checkout.server", folder / "server.log", env, announces=True)
+    store = folder / "orders.db" if options.port is None else f"tcp://127.0.0.1:{options.port}"
     try:
         url = await service.announced()
-        env["PAYMENTS_URL"] = url
+        env |= {"PAYMENTS_URL": url, "CHECKOUT_STORE": str(store)}
         worker = Process("examples.checkout.worker", folder / "worker.log", env)
-        async with Stepwell(folder / "orders.db") as app:
+        victims = [worker]
+        if options.port is not None:
+            server.start()
+            await server.announced()
+            victims = [server, worker]
+        async with Stepwell(store) as app:
             with Progress(console, len(orders)) as progress:
-                await work_off(orders, app, shop, worker, progress, options)
+                await work_off(orders, app, shop, victims, progress, options)
             books = await read_books(orders, app, url, shop)
     finally:
+        await server.stop()
         await service.stop()
     found = checks(books)
-    console.print(report(books, found, progress.kills))
+    victims_are = "The worker was" if options.port is None else "Server and worker were"
+    console.print(report(books, found, f"{victims_are} killed {progress.kills} times."))
     return not any(check.broken_by for check in found)
 
 
@@ -63,7 +78,7 @@ async def work_off(
     orders: list[Order],
     app: Stepwell,
     shop: Shop,
-    worker: Process,
+    victims: Sequence[Process],
     progress: Progress,
     options: Options,
 ) -> None:
@@ -72,13 +87,14 @@ async def work_off(
     already = sum([(await run.info()).ended for run in runs])
     if already:
         progress.say(f"going on: {already} of {len(orders)} orders have ended before")
+    worker = victims[-1]
     worker.start()
     try:
         async with asyncio.TaskGroup() as group:
             meanwhile = [
                 group.create_task(approve(app, shop)),
-                group.create_task(kill(worker, progress, options, already)),
-                group.create_task(mind(worker)),
+                group.create_task(kill(victims, progress, options, already)),
+                *(group.create_task(mind(process)) for process in victims),
             ]
             await asyncio.gather(*(watch(run, progress) for run in runs))
             for task in meanwhile:
@@ -110,22 +126,25 @@ async def approve(app: Stepwell, shop: Shop) -> None:
         await asyncio.sleep(0.3)
 
 
-async def kill(worker: Process, progress: Progress, options: Options, already: int) -> None:
-    """Kill the worker, in the middle of whatever it does, and start it again."""
+async def kill(
+    victims: Sequence[Process], progress: Progress, options: Options, already: int
+) -> None:
+    """Kill one after another, in the middle of whatever they do, and start them again."""
     rng = Random(options.seed)
-    for count in kill_points(options.orders - already, options.kills):
+    points = kill_points(options.orders - already, options.kills)
+    for count, victim in zip(points, itertools.cycle(victims), strict=False):
         await progress.reached(already + count)
         await asyncio.sleep(rng.uniform(0.0, 0.2))
-        killed = worker.pid
-        await worker.end(signal.SIGKILL)
-        worker.start()
-        progress.killed(f"kill -9 {killed}; worker {worker.pid} goes on")
+        killed = victim.pid
+        await victim.end(signal.SIGKILL)
+        victim.start()
+        progress.killed(f"kill -9 {killed}; {victim.name} {victim.pid} goes on")
 
 
-async def mind(worker: Process) -> None:
-    while not worker.died():  # noqa: ASYNC110 - only the operating system knows
+async def mind(process: Process) -> None:
+    while not process.died():  # noqa: ASYNC110 - only the operating system knows
         await asyncio.sleep(0.3)
-    raise RuntimeError("the worker ended by itself: see worker.log")
+    raise RuntimeError(f"the {process.name} ended by itself: see {process.name}.log")
 
 
 def kill_points(orders: int, kills: int) -> Iterable[int]:
@@ -138,11 +157,15 @@ def parse(arguments: list[str]) -> tuple[Options, bool]:
     add = parser.add_argument
     add("--dir", type=Path, default=ROOT / "build" / "checkout", help="where all files are")
     add("--orders", type=int, default=len(load_orders()), help="how many of the orders")
-    add("--kills", type=int, default=5, help="how often the worker is killed")
+    add("--kills", type=int, default=5, help="how often a process is killed")
     add("--seed", type=int, default=7, help="decides what the payment service does")
+    add(
+        "--server", type=int, metavar="PORT", help="serve the store there, and kill the server, too"
+    )
     add("--fresh", action="store_true", help="start over; else an interrupted demo goes on")
     given = parser.parse_args(arguments)
-    return Options(given.dir.resolve(), given.orders, given.kills, given.seed), given.fresh
+    options = Options(given.dir.resolve(), given.orders, given.kills, given.seed, given.server)
+    return options, given.fresh
 
 
 def main(arguments: list[str]) -> int:

@@ -46,6 +46,10 @@ class Process:
         return self._popen
 
     @property
+    def name(self) -> str:
+        return self._log.stem
+
+    @property
     def pid(self) -> int:
         return self._started.pid
 

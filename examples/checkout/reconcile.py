@@ -130,7 +130,7 @@ def outcome(run: RunInfo) -> str:
     return f"{run.status}: {cause}" if cause else run.status
 
 
-def report(books: Books, found: Sequence[Check], kills: int) -> Group:
+def report(books: Books, found: Sequence[Check], kills: str) -> Group:
     return Group(outcomes(books), "", verdicts(found), "", summary(books, kills))
 
 
@@ -164,12 +164,12 @@ def verdicts(found: Sequence[Check]) -> Table:
     return table
 
 
-def summary(books: Books, kills: int) -> str:
+def summary(books: Books, kills: str) -> str:
     asked = Counter(request["kind"] for request in books.requests)
     made = sum(map(len, books.charges.values()))
     back = sum(map(len, books.refunds.values()))
     return (
-        f"The worker was killed {kills} times. The payment service was asked {asked['charge']} "
+        f"{kills} The payment service was asked {asked['charge']} "
         f"times to charge and did so {made} times; {asked['refund']} times to refund, and did so "
         f"{back} times."
     )

@@ -1,6 +1,7 @@
 """A worker of the checkout.
 
-CHECKOUT_DIR is the folder of its files, PAYMENTS_URL is where the payment service listens.
+CHECKOUT_DIR is the folder of its files, PAYMENTS_URL is where the payment service listens,
+CHECKOUT_STORE is the store: the address of a server, or else orders.db in the folder.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ async def lifespan(app: Stepwell) -> AsyncGenerator[None, None]:
             outside.reset(token)
 
 
-app = Stepwell(FOLDER / "orders.db", lifespan=lifespan)
+app = Stepwell(os.environ.get("CHECKOUT_STORE", FOLDER / "orders.db"), lifespan=lifespan)
 
 if __name__ == "__main__":
     # Few at a time, so that the demo takes long enough to be killed; the default is 100.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.cluster import free_port
 from tests.examples.running import run, run_and_kill
 
 DEMO = "examples.checkout.demo"
@@ -28,6 +29,16 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(finished: tuple[Path,
     assert "It reconciles." in printed
     assert printed.count("kill -9") == 2
     assert printed.count("│ yes │") == 7
+
+
+def test_a_server_and_a_worker_that_are_killed_lose_and_double_nothing(tmp_path: Path) -> None:
+    arguments = ("--dir", tmp_path, "--orders", "40", "--kills", "2", "--server", str(free_port()))
+    done = run(DEMO, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"kill -9 \d+; server \d+ goes on", done.stdout)
+    assert re.search(r"kill -9 \d+; worker \d+ goes on", done.stdout)
+    assert "Server and worker were killed 2 times." in done.stdout
+    assert "It reconciles." in done.stdout
 
 
 def test_orders_end_in_every_way_that_the_workflow_knows(finished: tuple[Path, str]) -> None:
