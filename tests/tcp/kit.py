@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,6 +146,10 @@ class Wire:
         return cls(*await asyncio.open_connection(*server.address, **options))
 
     @classmethod
+    async def over(cls, connected: socket.socket) -> Wire:
+        return cls(*await asyncio.open_connection(sock=connected))
+
+    @classmethod
     async def greeted(cls, server: Server, channel: str = REQUESTS) -> Wire:
         """A connection that the server has let in."""
         wire = await cls.to(server)
@@ -177,6 +182,11 @@ class Wire:
         """Return the answers and events of the next frame."""
         answers, events = decode_answers(await self.frame())
         return list(answers), list(events)
+
+    async def answered(self) -> list[int]:
+        """Return which requests the next frame answers."""
+        answers, _ = await self.hear()
+        return [one if isinstance(one, int) else one.number for one in answers]
 
     async def rest(self) -> list[bytes]:
         """Return the frames that come before the server hangs up."""
