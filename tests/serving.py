@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ def url_of(server: Server) -> str:
 @contextlib.asynccontextmanager
 async def serving(
     path: Path, *, clock: Clock | None = None, **settings: Any
-) -> AsyncIterator[Server]:
+) -> AsyncGenerator[Server]:
     """Serve a file on a free port of this machine until the block is left."""
     clock = clock or SystemClock()
-    config = ServerConfig(path, **{"port": 0, "durability": "process", **settings})
+    chosen: dict[str, Any] = {"port": 0, "durability": "process", **settings}
+    config = ServerConfig(path, **chosen)
     server = await open_server(config, clock=clock, ids=RandomIds(clock))
     try:
         yield server
@@ -34,7 +35,7 @@ async def serving(
 
 
 @contextlib.contextmanager
-def serving_in_a_thread(path: Path, **settings: Any) -> Iterator[str]:
+def serving_in_a_thread(path: Path, **settings: Any) -> Generator[str]:
     """Serve a file from a loop of its own, for tests that block theirs; yields the address."""
     started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 

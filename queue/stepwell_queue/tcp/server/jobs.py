@@ -225,7 +225,7 @@ def in_pages(result: ClaimResult) -> tuple[Jobs, Sequence[Claimed]]:
         if (claimed.journal or claimed.inbox) and _weight(claimed) > PAGE:
             journal, left = first(claimed.journal, PAGE)
             whole = len(journal) == len(claimed.journal)
-            inbox, _ = first(claimed.inbox, left) if whole else ([], 0)
+            inbox = first(claimed.inbox, left)[0] if whole else ()
             if not whole or len(inbox) < len(claimed.inbox):
                 if not cut:
                     runs = list(runs)
