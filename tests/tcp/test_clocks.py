@@ -10,7 +10,9 @@ import pytest
 from stepwell import Stepwell, now, sleep, step, workflow
 from stepwell_queue import SystemClock
 from stepwell_queue.clock import Timer
+from stepwell_queue.tcp.client import link
 from stepwell_queue.tcp.client.clock import ServerClock
+from tests.behaviour.stage import until
 from tests.serving import serving, url_of
 from tests.store.kit import ManualClock
 
@@ -91,3 +93,22 @@ async def test_an_alarm_rings_at_the_servers_time() -> None:
     assert not rung
     local.move(1)
     assert rung == [clock.now()]
+
+
+async def test_a_client_follows_when_the_servers_clock_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "_PING_EVERY", 0.01)
+    servers, own = ManualClock(), ManualClock()
+    async with (
+        serving(tmp_path / "runs.db", clock=servers) as server,
+        Stepwell(url_of(server), include=[__name__], clock=own) as app,
+    ):
+        clock = app.engine.store.clock
+        assert clock.now() == servers.now()
+        servers.move(HOUR)
+
+        async def it_knows() -> bool:
+            return clock.now() == servers.now()
+
+        await until(it_knows)
