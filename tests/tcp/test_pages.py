@@ -15,6 +15,7 @@ from stepwell_queue import (
     Finish,
     Reschedule,
     RunFilter,
+    StaleFence,
     Start,
     StartMany,
     Status,
@@ -155,3 +156,36 @@ async def test_places_that_were_offered_are_filled_as_work_becomes_ready(bench: 
     await bench.park(second.run, 1)
     assert await bench.status("run-3") == "ready"
     assert not taker.taken.qsize()
+
+
+async def test_a_claim_beside_what_is_being_claimed_for_a_worker_does_not_fill_its_places_twice(
+    bench: Bench,
+) -> None:
+    taker = Taker()
+    session = await bench.session(listener=taker)
+    session.offer(2)
+    first = asyncio.ensure_future(bench.start("run-0"))  # which is pushed
+    claiming = asyncio.ensure_future(bench.claim(session, limit=2))
+    for number in range(1, 6):
+        await bench.start(f"run-{number}")
+    await first
+    taken = [claimed.id for claimed in (await claiming).runs]
+    while len(taken) < 2:
+        taken.append((await taker.take()).id)
+    statuses = [await bench.status(f"run-{number}") for number in range(6)]
+    assert statuses.count("running") == 2
+    assert taker.taken.empty()
+
+
+async def test_a_run_that_was_lost_leaves_its_place_to_another(bench: Bench) -> None:
+    taker = Taker()
+    session = await bench.session(listener=taker)
+    session.offer(1)
+    await bench.start("run-0")
+    first = await taker.take()
+    await bench.start("run-1")
+    with pytest.raises(StaleFence):
+        await bench.store.do(Append(first.run, 7, [bench.record(0)]))
+    with pytest.raises(StaleFence):
+        await bench.store.do(Append(99, 1, [bench.record(0)]))
+    assert (await taker.take()).id == "run-1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import random
 import socket
 import ssl
@@ -70,6 +71,12 @@ class Beats:
                 # again while the thread still reads from it
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
+
+    def after_fork(self) -> None:
+        """In a forked child, where the thread is not: close its copy of the socket."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._socket.fileno())
 
     def _run(self) -> None:
         failures = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +112,12 @@ class Channel(asyncio.Protocol):
         self._frames.stopped = True
         if self._transport is not None:
             self._transport.abort()
+
+    def let_go(self) -> None:
+        """In a forked child: close its copy of the socket, which is not to be used there."""
+        if self._transport is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._transport.get_extra_info("socket").fileno())
 
     def close(self) -> None:
         """Send what was written, then close."""

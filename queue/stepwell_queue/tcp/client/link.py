@@ -186,6 +186,12 @@ class Link:
         """Whether a connection is there."""
         return self._channel is not None
 
+    def after_fork(self, why: str) -> None:
+        """In a forked child: refuse all use, and leave the connection to the parent."""
+        channel, self.closed_because = self._channel, why
+        if channel is not None:
+            channel.let_go()
+
     def hang_up(self) -> None:
         """Break the connection off, and connect again."""
         if self._channel is not None:

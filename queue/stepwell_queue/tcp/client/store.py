@@ -44,6 +44,7 @@ from stepwell_queue.contract import (
     born,
 )
 from stepwell_queue.errors import StaleFence, StepwellError, StoreUnavailable
+from stepwell_queue.sqlite import forks
 from stepwell_queue.sqlite.check import MAX_BYTES, WEIGHTS, refuse
 from stepwell_queue.sqlite.group import MAX_WAITING
 from stepwell_queue.tcp.access import Access, Address
@@ -81,6 +82,10 @@ _KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim))
 _TRY_AGAIN: Final = 1.0  # seconds
 _CLOSE_WITHIN: Final = 5.0
 _EXAMINE_WITHIN: Final = 600.0
+_FORKED: Final = (
+    "this store was opened before the process forked, and a connection cannot be used across a "
+    "fork: open a store of its own in the child"
+)
 _PLAIN: Final = frozenset((Append, Finish, Settle, Reschedule, SendSignal))  # answered by nil
 
 
@@ -120,6 +125,8 @@ class TcpStore:
         self.flush: Callable[[], None] = self._link.flush
         self._waiters: set[asyncio.Future[Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forked = False
+        forks.watch(self)
 
     async def open(self) -> None:
         """Connect. Raises StoreUnavailable, StoreRefused."""
@@ -288,9 +295,14 @@ class TcpStore:
     def _on_unknown(self, keys: list[str]) -> None:
         """On the thread of the beats: the server has given up a session, and must be told anew."""
         with contextlib.suppress(RuntimeError):  # the loop was closed
-            self._loop.call_soon_threadsafe(self._link.hang_up)
+            self._loop.call_soon_threadsafe(self._unknown, keys)
+
+    def _unknown(self, keys: list[str]) -> None:
+        if any(session.known and session.key in keys for session in self._sessions.values()):
+            self._link.hang_up()
 
     async def _end_session(self, session: TcpSession) -> None:
+        session.known = False
         if self._beats is not None:
             self._beats.remove(session.key)
         try:
@@ -390,6 +402,12 @@ class TcpStore:
     def _check_open(self) -> None:
         if self._link.closed_because is not None:
             raise StoreUnavailable(self._link.closed_because)
+
+    def after_fork(self) -> None:
+        self._forked = True
+        self._link.after_fork(_FORKED)
+        if self._beats is not None:
+            self._beats.after_fork()
 
     async def close(self) -> None:
         """Have what was submitted answered, then hang up. Verbs submitted later are refused."""

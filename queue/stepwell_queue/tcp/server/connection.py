@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from stepwell_queue.errors import StepwellError
+from stepwell_queue.errors import StaleFence, StepwellError
 from stepwell_queue.tcp.frames import Frames, FrameTooLong
 from stepwell_queue.tcp.protocol import (
     BEATS,
@@ -258,6 +258,9 @@ class Connection(asyncio.Protocol):
         if value is None:
             self._answers.append(number)
         elif isinstance(value, Exception):
+            if isinstance(value, StaleFence):  # its worker drops the run without another word
+                for worker in self.sessions.values():
+                    worker.gave_up(value.run)
             self._answers.append(refusal(number, value))
         else:
             self._answers.append((0, number, value))

@@ -47,8 +47,10 @@ class RemoteWorker:
         self._places = said.places
         self.held = set(said.holds)
         self._live = dict(said.keeps)
+        self._coming = 0  # at most so many runs are being claimed for its free places
         self._behind = False  # there may be ready work that it had no place for
-        self._claiming = self._missed = self._announced = False
+        self._claiming = 0  # claims that are not answered yet
+        self._missed = self._announced = False
 
     def attach(self, line: Line) -> None:
         self._line = line
@@ -65,10 +67,8 @@ class RemoteWorker:
             self.fill()
 
     def offer(self, places: int) -> None:
-        """It takes so many runs at once."""
+        """It takes so many runs at once; it asks once itself, and is given what comes after."""
         self._places = places
-        if places:
-            self.fill()
 
     # --- claims ---
 
@@ -76,16 +76,22 @@ class RemoteWorker:
         """Claim for the worker, which asks for it."""
         self._announced = False
         self._live = dict(verb.live)
-        claim = Claim(self.worker, min(verb.limit, _AT_ONCE), self._live, verb.idle)
-        self._submit(claim, partial(self._found, done))
+        limit = min(verb.limit, _AT_ONCE)
+        if self._places:  # some may be on their way
+            limit = min(limit, max(self._places - len(self.held) - self._coming, 0))
+        claim = Claim(self.worker, limit, self._live, verb.idle)
+        self._submit(claim, partial(self._found, limit, done))
 
     def _found(
-        self, done: Callable[[Jobs | Exception], None], answer: ClaimResult | Exception
+        self, limit: int, done: Callable[[Jobs | Exception], None], answer: ClaimResult | Exception
     ) -> None:
         if isinstance(answer, Exception):
             done(answer)
             return
+        behind = self._behind
         jobs = self._taken(answer)
+        if not limit:  # it has not looked at all
+            self._behind = behind
         if self._places:  # what has no place yet is pushed, and need not be asked for
             jobs = replace(jobs, more=False)
         done(jobs)
@@ -100,12 +106,15 @@ class RemoteWorker:
         if free <= 0 or self._line is None:
             self._behind = True
             return
+        self._coming = min(free, _AT_ONCE)
         try:
-            self._submit(Claim(self.worker, min(free, _AT_ONCE), self._live), self._pushed)
+            self._submit(Claim(self.worker, self._coming, self._live), self._pushed)
         except StoreUnavailable:  # it is being closed
-            self._claiming = False
+            self._claiming -= 1
+            self._coming = 0
 
     def _pushed(self, answer: ClaimResult | Exception) -> None:
+        self._coming = 0
         if isinstance(answer, Exception):
             self._announce()
             return
@@ -115,10 +124,11 @@ class RemoteWorker:
         self._go_on()
 
     def _submit(self, claim: Claim, done: Callable[[ClaimResult | Exception], None]) -> None:
-        self._claiming, self._missed = True, False
+        self._claiming += 1
+        self._missed = False
 
         def over(answer: ClaimResult | Exception) -> None:
-            self._claiming = False
+            self._claiming -= 1
             done(answer)
 
         self._store.submit(claim, over)
