@@ -49,6 +49,18 @@ async def something_else() -> object:
         return await opened(address)
 
 
+async def no_tls() -> object:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)  # which is no TLS
+        writer.close()
+
+    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    try:
+        return await opened(f"tcp://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    finally:
+        listener.close()
+
+
 async def wrong_token() -> object:
     with tempfile.TemporaryDirectory() as folder:
         async with serving(Path(folder) / "orders.db", token="secret") as server:
@@ -67,6 +79,7 @@ async def silence(call: Callable[[Stepwell], Awaitable[object]]) -> object:
 SERVER_MISTAKES: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
     "no server at the address": nobody,
     "something else at the address": something_else,
+    "`tcp://` for a server that has a certificate": no_tls,
     "a wrong token, or none": wrong_token,
     "a token in the address": lambda: opened("tcp://:secret@127.0.0.1"),
     "an address with a path": lambda: opened("tcp://127.0.0.1/orders.db"),
