@@ -411,6 +411,8 @@ class TcpStore:
 
     async def close(self) -> None:
         """Have what was submitted answered, then hang up. Verbs submitted later are refused."""
+        if self._forked:
+            return
         for task in list(self._tasks):
             task.cancel()
         for waiter in list(self._waiters):
@@ -421,6 +423,7 @@ class TcpStore:
         await self._link.close()
         if self._beats is not None:
             self._beats.stop()
+        forks.forget(self)
 
 
 async def open_tcp(
