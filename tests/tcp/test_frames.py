@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +16,20 @@ bodies = st.lists(st.binary(max_size=300), max_size=12)
 
 def parts(stream: bytes, cuts: list[int]) -> list[bytes]:
     at = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    return [stream[start:end] for start, end in zip(at, at[1:], strict=False)]
+    return [stream[start:end] for start, end in itertools.pairwise(at)]
+
+
+def feed_all(frames: Frames, pieces: list[bytes]) -> None:
+    for piece in pieces:
+        if piece:
+            frames.feed(piece)
 
 
 @given(bodies, st.lists(st.integers(0, 10_000), max_size=30))
 def test_any_pieces_give_the_same_frames(sent: list[bytes], cuts: list[int]) -> None:
     got: list[bytes] = []
     frames = Frames(300, lambda body: got.append(bytes(body)))
-    for part in parts(b"".join(map(framed, sent)), cuts):
-        if part:
-            frames.feed(part)
+    feed_all(frames, parts(b"".join(map(framed, sent)), cuts))
     assert got == sent
     assert not frames.started
 
@@ -46,8 +52,7 @@ def test_a_frame_over_the_limit_is_refused_and_nothing_of_it_kept(
     got: list[bytes] = []
     frames = Frames(300, lambda body: got.append(bytes(body)))
     with pytest.raises(FrameTooLong, match=f"a frame of {size} bytes"):
-        for part in parts(b"".join(map(framed, sent)) + size.to_bytes(4, "big"), cuts):
-            frames.feed(part)
+        feed_all(frames, parts(b"".join(map(framed, sent)) + size.to_bytes(4, "big"), cuts))
     assert got == sent
     assert frames.announced == 0
 
