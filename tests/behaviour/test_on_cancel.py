@@ -266,6 +266,11 @@ async def test_a_step_that_fails_after_the_cancel_is_not_tried_again(app: Stepwe
         run = await app.start(awaits_a_failing_step())
         await stage.reached("failing")
         await run.cancel()
+
+        async def delivered() -> bool:
+            return [event.kind for event in (await run.history()).events] == ["cancel"]
+
+        await until(delivered)
         stage.release("failing")
         with pytest.raises(RunCancelled):
             await run.result(timeout=LONG)

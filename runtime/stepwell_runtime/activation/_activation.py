@@ -149,14 +149,6 @@ class Activation:
             execution.seq = self.journal.next_seq
             self._take_up(execution, claimed)
 
-    @property
-    def cancel_is_coming(self) -> bool:
-        """Whether a cancel is on its way into the journal: no other attempt begins before it."""
-        execution = self.execution
-        if execution is None or not self.never_hold:
-            return False
-        return execution.cancel_name is None and not execution.rolling_back
-
     def _deliver_again(self, execution: Execution, journal: Sequence[Record]) -> None:
         voided: set[int] = set()
         for record in journal:

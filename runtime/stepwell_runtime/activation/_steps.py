@@ -138,7 +138,7 @@ class LocalSteps:
             self._failed(work, started, error, final=False)
 
     def _postpone(self, work: StepWork, delay: float) -> None:
-        if work.op.state is SETTLING or self._activation.cancel_is_coming:
+        if work.op.state is SETTLING:
             self._cut(work)
         else:
             self._wait(work, delay)
@@ -147,8 +147,7 @@ class LocalSteps:
         work.failures += 1
         retry, op = work.retry, work.op
         data = self._worker.codec.encode_error(error, f"step {op.name!r}")
-        ends = op.state is not OPEN or self._activation.cancel_is_coming
-        if final or ends or not retry.wants(error, work.failures):
+        if final or op.state is not OPEN or not retry.wants(error, work.failures):
             self._record(work, RecordKind.STEP_FAILED, data, started, attempt=work.failures)
             return
         work.error = data
