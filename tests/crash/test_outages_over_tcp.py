@@ -110,7 +110,7 @@ async def test_a_step_is_executed_once_when_the_server_is_killed_in_the_middle_o
         meanwhile, later = await gate.next(2)
         cluster.server.kill()
         await meanwhile.end("b")
-        await asyncio.sleep(LEASE * 1.5)  # that this time passes is what is tested
+        await asyncio.sleep(LEASE * 1.2)  # that this time passes is what is tested
         await asyncio.to_thread(cluster.server.start)
         assert await runs[0].result() == RESULT
         await asyncio.sleep(LEASE * 1.5)  # likewise: the next server has to hear of the worker
@@ -166,7 +166,7 @@ def test_a_server_that_is_stopped_in_order_under_load_loses_and_repeats_nothing(
     runs = scale(54, 1080)
     with Cluster(tmp_path, 2, LEASE) as cluster:
         customer = cluster.start_client(runs, "in order")
-        for moment in range(runs // 4, runs * 2, runs):
+        for moment in range(runs // 2, runs * 2, runs * 3 // scale(2, 12)):
             cluster.wait_for_effects(moment)
             cluster.everybody_is_connected()
             cluster.server.send(signal.SIGTERM)
