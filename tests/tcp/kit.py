@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -124,7 +124,7 @@ async def client_of(url: str, path: Path, **options: Any) -> Client:
 
 
 @contextlib.asynccontextmanager
-async def network(path: Path, *, timeout: float = 30.0, **settings: Any) -> AsyncIterator[Net]:
+async def network(path: Path, *, timeout: float = 30.0, **settings: Any) -> AsyncGenerator[Net]:
     """At the end the invariants of the store must hold."""
     async with serving(path, **settings) as server, proxy_to(server.address) as proxy:
         direct = await client_of(url_of(server), path)
@@ -208,12 +208,12 @@ class Wire:
 
 
 @contextlib.asynccontextmanager
-async def wire_to(server: Server, **options: Any) -> AsyncIterator[Wire]:
+async def wire_to(server: Server, **options: Any) -> AsyncGenerator[Wire]:
     async with await Wire.to(server, **options) as wire:
         yield wire
 
 
 @contextlib.asynccontextmanager
-async def let_in(server: Server, channel: str = REQUESTS) -> AsyncIterator[Wire]:
+async def let_in(server: Server, channel: str = REQUESTS) -> AsyncGenerator[Wire]:
     async with await Wire.greeted(server, channel) as wire:
         yield wire

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 UP: Final = "up"  # from the client to the server
@@ -222,7 +222,7 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def proxy_to(target: tuple[str, int]) -> AsyncIterator[Proxy]:
+async def proxy_to(target: tuple[str, int]) -> AsyncGenerator[Proxy]:
     proxy = Proxy(target)
     await proxy.listen()
     try:

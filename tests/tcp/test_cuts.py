@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ async def test_a_conversation_survives_a_cut_at_every_byte(tmp_path: Path, direc
         check = await client_of(url_of(server), path)
         stack.push_async_callback(check.store.close)
         assert await check.store.doctor() == []
-        for number in range(count):
+        for number in range(cuts):
             history = await check.store.history(f"run-{number}")
             assert history is not None
             assert (history.run.status_name, len(history.inbox)) == ("completed", 1)
@@ -230,7 +231,7 @@ async def test_a_client_that_is_closed_without_a_connection_does_not_wait_for_on
     client = await client_of(net.proxy.url, net.client.path)
     net.proxy.refusing = True
     net.proxy.cut()
-    waiting = [
+    waiting: list[asyncio.Future[Any]] = [
         asyncio.ensure_future(client.store.do(Start(client.new("run")))),
         asyncio.ensure_future(client.store.wait_ended("run")),
     ]
@@ -285,8 +286,7 @@ async def test_what_nobody_waits_for_any_more_is_kept_nowhere(
     assert isinstance(tcp, TcpStore)
     assert (tcp._link.waiting, tcp._link._outbox, tcp._link.bytes) == ({}, [], 0)
     assert (tcp._waiters, tcp._tasks) == (set(), set())
-    (line,) = [one for one in net.server._connections if one.watchers or one.busy] or [None]
-    assert line is None
+    assert not any(one.watchers or one.busy for one in net.server._connections)
     assert len(net.server._connections) == 2  # of the client, and of the one that looks
 
 

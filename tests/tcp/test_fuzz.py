@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import pytest
@@ -86,19 +86,27 @@ def requests() -> list[Any]:
     ]
 
 
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
 def _mutated(draw: st.DrawFn, value: Any) -> Any:
-    if isinstance(value, list) and value and draw(st.integers(0, 9)):
-        value = list(value)
-        at = draw(st.integers(0, len(value) - 1))
+    if draw(st.integers(0, 9)) and is_list(value) and value:
+        items = list(value)
+        at = draw(st.integers(0, len(items) - 1))
         what = draw(st.integers(0, 9))
         if what < 7:
-            value[at] = _mutated(draw, value[at])
+            items[at] = _mutated(draw, items[at])
         elif what == 7:
-            del value[at]
+            del items[at]
         else:
-            value.insert(at, draw(st.sampled_from(ODD)))
-        return value
-    if isinstance(value, dict) and value and draw(st.booleans()):
+            items.insert(at, draw(st.sampled_from(ODD)))
+        return items
+    if draw(st.booleans()) and is_dict(value) and value:
         key = draw(st.sampled_from(sorted(value, key=str)))
         return {**value, key: _mutated(draw, value[key])}
     return draw(st.sampled_from(ODD))
@@ -170,6 +178,17 @@ class Site:
             assert started.created
 
 
+class Errors(logging.Handler):
+    """What was logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(record.getMessage())
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("fuzz") / "runs.db")
@@ -187,17 +206,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.blocking
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(said=streams())
 def test_whatever_one_client_sends_the_server_serves_the_others(
     site: Site, said: tuple[bytes, bool]
 ) -> None:
-    errors: list[logging.LogRecord] = []
-    catcher = logging.Handler(logging.ERROR)
-    catcher.emit = errors.append  # type: ignore[method-assign]
-    logging.getLogger().addHandler(catcher)
+    errors = Errors()
+    logging.getLogger().addHandler(errors)
     try:
         site.loop.run_until_complete(site.check(*said))
     finally:
-        logging.getLogger().removeHandler(catcher)
-    assert (site.complaints, [record.getMessage() for record in errors]) == ([], [])
+        logging.getLogger().removeHandler(errors)
+    assert (site.complaints, errors.seen) == ([], [])

@@ -308,13 +308,13 @@ async def test_a_flood_of_requests_is_not_read_on_until_some_are_answered(tmp_pa
 
             line.settled = watch  # type: ignore[method-assign]
             for number in range(1, 2001):
-                wire.say([[number, GetInfo("run")]])
+                wire.say([[number, GetInfo("run" * 700)]])
             heard: set[int] = set()
             while len(heard) < 2000:
                 heard.update(await wire.answered())
                 assert (await client.start("run")).status == 1  # others are served meanwhile
             # what came with one read of the socket is taken, and then no more
-            assert most < highest < 2000
+            assert most < highest < 500
         await client.store.close()
 
 

@@ -98,6 +98,7 @@ async def test_jobs_that_were_pushed_and_lost_are_pushed_again(net: Net) -> None
     client = net.client
     session = await client.session()
     session.offer(2)
+    assert (await client.claim(session, 2)).runs == []
     ears = client.ears[session.worker]
     net.proxy.rule = rule = Lose(containing=b"run-a")
     await net.direct.start("run-a")
