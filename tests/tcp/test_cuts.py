@@ -15,6 +15,7 @@ from stepwell_queue import (
     Append,
     Finish,
     SendSignal,
+    StaleFence,
     Start,
     Status,
     StoreUnavailable,
@@ -179,6 +180,13 @@ async def test_a_worker_that_has_vanished_loses_its_runs_when_its_lease_is_over(
         async with asyncio.timeout(LONG):
             await client.ears[gone.worker].lost_some.wait()
         assert client.ears[gone.worker].lost == [run.run]
+        for late in (
+            client.store.do(Append(run.run, run.fence, [client.record(0)])),
+            client.store.do(Finish(run.run, run.fence, Status.FAILED, b"", 0.0)),
+        ):
+            with pytest.raises(StaleFence):
+                await late
+        await net.direct.store.do(Finish(taken.run, taken.fence, Status.COMPLETED, b"", 0.0))
 
 
 @pytest.mark.blocking
