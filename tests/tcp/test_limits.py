@@ -180,7 +180,9 @@ MALFORMED = [
     encode([["one", [42]]]),
     encode([[1, [42]], 7]),
     encode([[1, [35, 5]]]),
-    encode([[1, [3, "run", "uid", "go", b"", float("nan")]], [2, [10, 1, 1, 3, b"", 0.0]]]),
+    encode([[1, [10, 1, 1, 3, b"", 0.0]]]),
+    encode([[1, [10, 1, 1, 10, b"", float("nan")]]]),
+    encode([[1, [9, 1, 1, float("nan"), "time"]]]),
     b"\x91\x92\x01\x92\x2a" + b"\x91" * 200_000,  # nested where nothing belongs
     b"\x92" * 200_000,
 ]
@@ -413,3 +415,39 @@ async def test_an_answer_that_cannot_be_sent_closes_one_connection(
         assert await wire.rest() == []
     assert "cannot be told" in caplog.text
     assert (await other.store.info("well")) is not None
+
+
+def large(number: int, size: int) -> bytes:
+    """A frame with a signal of so many bytes to the run of the client that behaves."""
+    return framed(encode([[number, SendSignal("well", f"large-{number}", "go", bytes(size), 0.0)]]))
+
+
+@pytest.mark.parametrize("how", ["whole", "cut"])
+async def test_large_frames_wait_for_one_another_and_hold_up_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    size = 2_000_000
+    monkeypatch.setattr("stepwell_queue.tcp.server.server._ROOM", size * 3 // 2)
+    async with serving(tmp_path / "runs.db") as server:
+        client = await client_of(url_of(server), tmp_path / "runs.db")
+        await client.start("well")
+        async with let_in(server) as first, let_in(server) as second:
+            frame = large(1, size)
+            first.writer.write(frame[:-1])
+            (line,) = [one for one in server._connections if one.peer.endswith(_port(first))]
+            async with asyncio.timeout(LONG):
+                while not line._frames.announced:
+                    await client.store.info("well")
+            second.writer.write(large(2, size))
+            waiting = asyncio.ensure_future(second.answered())
+            for _ in range(10):
+                await client.store.info("well")
+            assert not waiting.done()
+            if how == "whole":
+                first.writer.write(frame[-1:])
+                assert await first.answered() == [1]
+            else:
+                first.writer.transport.abort()
+            assert await waiting == [2]
+        await client.store.close()
+        assert server._room == size * 3 // 2

@@ -53,7 +53,9 @@ class Beats:
         with self._lock:
             self._keys.add(key)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="stepwell-beat", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="stepwell-remote-beat", daemon=True
+                )
                 self._thread.start()
             self._lock.notify()
 

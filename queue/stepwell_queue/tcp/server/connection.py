@@ -387,7 +387,8 @@ class Connection(asyncio.Protocol):
             if silent > GREET_WITHIN:
                 self._turn_away(f"it did not greet within {GREET_WITHIN:g} seconds")
         elif self._frames.started and silent > SILENT_IN_FRAME:
-            self.hang_up(f"it stopped within a frame for {SILENT_IN_FRAME:g} seconds")
+            what = "had to wait for room" if "room" in self._paused else "stopped"
+            self.hang_up(f"it {what} within a frame for {SILENT_IN_FRAME:g} seconds")
         elif silent > self._patience() and not self.sessions:
             self.hang_up(f"it was silent for {silent:.0f} seconds")
 

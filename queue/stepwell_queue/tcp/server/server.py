@@ -204,6 +204,8 @@ class Server:
         if self._queue:
             self._queue.popleft()
         self._room -= size
+        if self._queue:  # there may be room for the next one, too
+            self._loop.call_soon(self._queue[0].go_on)
         return True
 
     def release(self, connection: Connection, size: int) -> None:
