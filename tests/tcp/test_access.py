@@ -15,7 +15,7 @@ from stepwell_queue.tcp.protocol import BEATS, REQUESTS, Turned, Welcome, encode
 from stepwell_queue.tcp.server import ServerConfig
 from tests.cli.certificates import make_authority, make_certificate, openssl
 from tests.serving import serving
-from tests.tcp.kit import client_of, wire_to
+from tests.tcp.kit import LONG, client_of, wire_to
 
 pytestmark = pytest.mark.anyio
 TOKEN = "correct horse battery staple"
@@ -215,3 +215,21 @@ def test_old_versions_of_tls_are_refused(tmp_path: Path, certificates: Path) -> 
     context = ServerConfig(tmp_path / "runs.db", **files).context()
     assert context is not None
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_who_does_not_shake_hands_is_closed_and_costs_nobody_else_a_thing(
+    tmp_path: Path,
+    certificates: Path,
+    begun: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("stepwell_queue.tcp.server.server.GREET_WITHIN", 0.2)
+    async with serving(tmp_path / "runs.db", **shown_by_server(certificates)) as server:
+        async with wire_to(server) as wire:
+            wire.writer.write(begun)
+            async with asyncio.timeout(LONG):
+                assert len(await wire.reader.read()) < 10  # an alert, at most
+        await connect("tls://{}:{}".format(*server.address), Access(ca=certificates / "ours.pem"))
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []

@@ -30,7 +30,7 @@ from stepwell_queue.tcp.protocol import (
     encode,
     framed,
 )
-from stepwell_queue.tcp.server import Server
+from stepwell_queue.tcp.server import Server, requests
 from tests.serving import serving, url_of
 from tests.store.kit import WORKFLOW
 from tests.tcp.kit import LONG, Client, Wire, client_of, let_in, network, wire_to
@@ -451,3 +451,24 @@ async def test_large_frames_wait_for_one_another_and_hold_up_nothing_else(
             assert await waiting == [2]
         await client.store.close()
         assert server._room == size * 3 // 2
+
+
+async def test_a_request_that_fails_for_no_known_reason_is_answered_and_nothing_else_happens(
+    server: Server,
+    other: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise LookupError("a mistake of ours")
+
+    monkeypatch.setitem(requests.HANDLERS, Ping, broken)
+    async with let_in(server) as wire:
+        wire.say([[1, Ping()], [2, GetInfo("nobody")]])
+        answers = (await wire.hear())[0]
+        assert (answers[0].number, answers[0].args) == (1, ["a mistake of ours"])
+        if len(answers) == 1:
+            answers += (await wire.hear())[0]
+        assert answers[1] == 2
+    assert "Ping of 127.0.0.1" in caplog.text
+    assert await other.store.info("well") is not None

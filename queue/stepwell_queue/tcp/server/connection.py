@@ -232,6 +232,9 @@ class Connection(asyncio.Protocol):
                 handler(self, number, share, request)
         except (TypeError, ValueError, StepwellError) as error:
             self.answer(number, share, error)
+        except Exception as error:  # noqa: BLE001  costs nobody more than this answer
+            _log.exception("%s of %s failed", type(request).__name__, self.peer)
+            self.answer(number, share, error)
 
     def _fill(self) -> None:
         """What follows is claimed in the transaction in which other runs end."""
