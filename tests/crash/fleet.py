@@ -15,13 +15,22 @@ from tests.crash import flows
 from tests.crash.effects import Effects
 
 ROOT = Path(__file__).resolve().parents[2]
+STEP_TAKES = "0.01"
+"""Seconds: long enough for a kill to hit some."""
 
 
 class Fleet:
     """So many workers on one file; leaves none behind."""
 
     def __init__(self, file: Path, effects: Effects, size: int, rng: Random) -> None:
-        self._command = [sys.executable, "-m", flows.__name__, str(file), str(effects.file)]
+        self._command = [
+            sys.executable,
+            "-m",
+            flows.__name__,
+            str(file),
+            str(effects.file),
+            STEP_TAKES,
+        ]
         self._effects = effects
         self._log = effects.file.with_suffix(".workers.log")
         self._rng = rng
