@@ -10,6 +10,8 @@ import pytest
 
 from tests.serving import serving_in_a_thread
 
+QUIET = ("-W", "ignore:This process:DeprecationWarning")  # to fork beside threads is the point
+
 FORKER = """
 import asyncio, os, sys, threading
 from pathlib import Path
@@ -59,7 +61,7 @@ def test_a_forked_child_is_refused_and_its_parent_stays_connected(tmp_path: Path
     root = Path(__file__).parents[2]
     code = f"import sys; sys.path.insert(0, {str(root)!r})\n{FORKER}"
     with serving_in_a_thread(tmp_path / "runs.db") as url:
-        command = [sys.executable, "-I", "-c", code, url, "5"]
+        command = [sys.executable, "-I", *QUIET, "-c", code, url, "5"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -94,6 +96,6 @@ app.close()
 @pytest.mark.blocking
 def test_the_blocking_app_opens_a_connection_of_its_own_in_a_forked_child(tmp_path: Path) -> None:
     with serving_in_a_thread(tmp_path / "runs.db") as url:
-        command = [sys.executable, "-I", "-W", "error", "-c", BLOCKING, url]
+        command = [sys.executable, "-I", "-W", "error", *QUIET, "-c", BLOCKING, url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
