@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import structlog
-
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Ask,
@@ -27,8 +25,6 @@ from stepwell_runtime.errors import RunCancelled, RunFailed, RunHeld, RunStuck, 
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.unserved import Unserved
 from stepwell_runtime.worker import Worker, WorkerSettings
-
-log = structlog.get_logger("stepwell")
 
 PRUNE_PASS = 500
 _COMPLETED = int(Status.COMPLETED)  # to read a member of an enum is slow

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from stepwell_queue.contract import (
     Claimed,
     Finish,
@@ -22,12 +20,12 @@ from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.definitions import StepDefinition, TaskDefinition
 from stepwell_runtime.errors import DeadlineExceeded, RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments, lasting_id
+from stepwell_runtime.log import log
 from stepwell_runtime.policy import Policy
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
 
-log = structlog.get_logger("stepwell")
 
 # As the store writes them: to read a member of an enum costs more than all else about it.
 _CANCEL = int(InboxKind.CANCEL)
@@ -104,7 +102,7 @@ class Job:
                 self._attempt_ended,
             )
             self._attempt.begin(worker.lanes, worker.context)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a defect of the runtime fails the job
             log.exception("job_broke", run=self.id)
             if not self.ended:
                 self._fail(error)
@@ -203,7 +201,7 @@ class Job:
                 self._succeed(value)
             else:
                 self._outcome(value, error)
-        except Exception as broken:
+        except Exception as broken:  # noqa: BLE001 - as above
             if not self.ended:
                 self._fail(broken)
             log.exception("job_broke", run=self.id)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-import structlog
-
+from stepwell_runtime.log import log
 from stepwell_runtime.scope import StepScope
 
-log = structlog.get_logger("stepwell")
 clock = perf_counter
 
 STEP_TURN = 0.25

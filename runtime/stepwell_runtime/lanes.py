@@ -13,14 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from stepwell_runtime.lag import clock
+from stepwell_runtime.log import log
 
 if TYPE_CHECKING:
     from stepwell_runtime.attempt import Attempt
 
-log = structlog.get_logger("stepwell")
 
 MOST_IDLE = 64
 LONGEST_TURN = 0.002
@@ -85,7 +83,7 @@ class Lanes:
                     rest = queue.popleft().run(task, self)
                     if rest is not None:
                         await rest
-                except Exception:
+                except Exception:  # noqa: BLE001 - the other steps of the lane must go on
                     log.exception("attempt_broke")
                 if task.cancelling():
                     return

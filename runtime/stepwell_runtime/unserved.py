@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-import structlog
-
 from stepwell_queue.contract import Status, Store
-
-log = structlog.get_logger("stepwell")
+from stepwell_runtime.log import log
 
 UNSERVED_AFTER = 5.0
 

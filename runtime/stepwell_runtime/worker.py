@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import anyio
-import structlog
 
 from stepwell_queue.clock import Clock
 from stepwell_queue.contract import (
@@ -44,8 +43,8 @@ from stepwell_runtime.job import Job
 from stepwell_runtime.lag import clock
 from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
+from stepwell_runtime.log import log
 
-log = structlog.get_logger("stepwell")
 _stdlib_log = logging.getLogger("stepwell.worker")  # for when that one raises
 
 LARGEST_CLAIM = 256

@@ -556,6 +556,29 @@ async def test_a_log_that_raises_holds_up_none_of_the_runs_beside_it(app: Stepwe
         structlog.configure(processors=before)
 
 
+@step(retry=Retry(attempts=3, delay=0.0))
+async def step_that_succeeds_at_last() -> int:
+    if current_step().attempt < 3:
+        raise LookupError
+    return current_step().attempt
+
+
+@workflow
+async def succeeds_after_retries() -> int:
+    return await step_that_succeeds_at_last()
+
+
+async def test_a_log_that_raises_at_a_retry_does_not_concern_the_run(app: Stepwell) -> None:
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[refuse])
+    try:
+        async with app.worker():
+            run = await app.start(succeeds_after_retries())
+            assert await run.result(timeout=LONG) == 3
+    finally:
+        structlog.configure(processors=before)
+
+
 @workflow
 async def computes_for_long() -> str:
     what = await work("long")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 
 from stepwell_queue.contract import (
     Claimed,
@@ -43,11 +42,11 @@ from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.errors import Diverged
 from stepwell_runtime.lag import WORKFLOW_TURN, clock, workflow_blocked
+from stepwell_runtime.log import log
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
 
-log = structlog.get_logger("stepwell")
 _encode_seqs = msgspec.msgpack.Encoder().encode
 _decode_seqs = msgspec.msgpack.Decoder(list[int]).decode
 

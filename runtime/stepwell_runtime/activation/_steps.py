@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from stepwell_queue.contract import RecordKind
 from stepwell_runtime.activation._work import QUEUED, RECORDED, RUNNING, WAITING, AnyWork, StepWork
 from stepwell_runtime.attempt import Attempt
@@ -15,11 +13,11 @@ from stepwell_runtime.codec import SerializationError
 from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, Op
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
+from stepwell_runtime.log import log
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
 
-log = structlog.get_logger("stepwell")
 _STEP_OK = int(RecordKind.STEP_OK)
 
 
