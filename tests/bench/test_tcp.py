@@ -129,7 +129,8 @@ def test_a_server_that_dies_while_it_is_measured_breaks_the_sample(tmp_path: Pat
     async def measure() -> None:
         async with peer("bench.server") as server:
             address = await server.tell("open", str(tmp_path / "a.db"), "process")
-            async with Stepwell(address, access=Access()) as app, app.worker() as worker:
+            app = Stepwell(address, access=Access(), include=[flows])
+            async with app, app.worker() as worker:
                 run = await app.start(flows.approval(flows.order_number(1)))
                 await worker.drain()
                 server.process.kill()
