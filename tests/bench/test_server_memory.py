@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench import flows, memory, server_memory
+from bench import memory, server_memory
 from bench.cli import main
 from bench.reconcile import all_runs
 from bench.spec import Unreconciled
@@ -68,7 +68,9 @@ def left(tmp_path: Path) -> list[RunInfo]:
     """The tasks that two of ten are."""
 
     async def run() -> list[RunInfo]:
-        async with Stepwell(tmp_path / "a.db", durability="process", include=[flows]) as app:
+        async with Stepwell(
+            tmp_path / "a.db", durability="process", include=[server_memory]
+        ) as app:
             async with app.worker(concurrency=2) as worker:
                 await app.enqueue_many(server_memory.mark(number) for number in range(10))
                 await worker.drain()
