@@ -22,6 +22,7 @@ from tests.crash.effects import Effects
 ROOT = Path(__file__).resolve().parents[2]
 STEPWELL = Path(sys.executable).with_name("stepwell")
 PATIENCE = 60.0
+NEXT_STEP = 0.5  # seconds
 STEP_TAKES = 0.15
 """Seconds: long enough for a kill to hit some."""
 
@@ -184,7 +185,10 @@ class Cluster:
         self.wait_until(lambda: self.effects.count() >= count)
 
     def busy_worker(self) -> Process:
-        """Return the one that began a step last."""
+        """Return the one that began a step last: just now, unless all wait for what comes next."""
+        seen, late = self.effects.count(), time.monotonic() + NEXT_STEP
+        while self.effects.count() == seen and time.monotonic() < late:
+            time.sleep(0.0005)
         by_pid = {worker.pid: worker for worker in self.workers}
         begun = [effect.process for effect in self.effects.all() if effect.process in by_pid]
         return by_pid[begun[-1]] if begun else self.workers[0]

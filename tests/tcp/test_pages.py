@@ -189,3 +189,24 @@ async def test_a_run_that_was_lost_leaves_its_place_to_another(bench: Bench) -> 
     with pytest.raises(StaleFence):
         await bench.store.do(Append(99, 1, [bench.record(0)]))
     assert (await taker.take()).id == "run-1"
+
+
+async def test_work_goes_to_the_worker_that_has_least(bench: Bench) -> None:
+    takers = Taker(), Taker(), Taker()
+    for taker in takers:
+        (await bench.session(listener=taker)).offer(10)
+    for number in range(9):
+        await bench.start(f"run-{number}")
+    for taker in takers:
+        for _ in range(3):
+            await taker.take()
+
+
+async def test_much_work_is_shared_among_the_workers(bench: Bench) -> None:
+    takers = Taker(), Taker(), Taker()
+    for taker in takers:
+        (await bench.session(listener=taker)).offer(200)
+    await bench.store.do(StartMany([bench.new(f"run-{number}") for number in range(300)]))
+    for taker in takers:
+        for _ in range(80):
+            await taker.take()

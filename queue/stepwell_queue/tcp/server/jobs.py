@@ -25,6 +25,8 @@ from stepwell_queue.tcp.protocol import (
 Row = TypeVar("Row", Record, InboxRow)
 _AT_ONCE = 256
 """Runs that are claimed in one verb."""
+_BESIDE_OTHERS = 32
+"""The same, where there are other workers, which shall get their part."""
 AT_MOST = 8 * 1024 * 1024
 """Bytes of arguments in one answer to a claim; the runs over that go back, to be claimed next."""
 _BESIDE = 64
@@ -37,11 +39,24 @@ class Line(Protocol):
     def tell(self, event: Event) -> None: ...
 
 
+class Others(Protocol):
+    """What a session has to know of the other ones."""
+
+    def alone(self) -> bool:
+        """Whether there is no other."""
+        ...
+
+    def is_ready(self, worker: RemoteWorker) -> None:
+        """Have it filled, after those that have less to do."""
+        ...
+
+
 class RemoteWorker:
     """Implements `SessionEvents` for a worker at the other end of a connection."""
 
-    def __init__(self, store: SqliteStore, said: OpenSession) -> None:
-        self.number, self.key, self._store = said.number, said.key, store
+    def __init__(self, store: SqliteStore, others: Others, said: OpenSession) -> None:
+        self.number, self.key = said.number, said.key
+        self._store, self._others = store, others
         self.worker = 0  # its row in the store, once it is registered
         self._line: Line | None = None
         self._places = said.places
@@ -106,7 +121,7 @@ class RemoteWorker:
         if free <= 0 or self._line is None:
             self._behind = True
             return
-        self._coming = min(free, _AT_ONCE)
+        self._coming = min(free, _AT_ONCE if self._others.alone() else _BESIDE_OTHERS)
         try:
             self._submit(Claim(self.worker, self._coming, self._live), self._pushed)
         except StoreUnavailable:  # it is being closed
@@ -158,9 +173,14 @@ class RemoteWorker:
         if not self.worker:
             return  # whoever is being registered is going to look for itself
         if self._places:
-            self.fill()
+            self._others.is_ready(self)
         else:
             self._announce()
+
+    @property
+    def load(self) -> float:
+        """Which part of its places is taken."""
+        return len(self.held) / self._places if self._places else 1.0
 
     def _announce(self) -> None:
         if self._line is not None and not self._announced:

@@ -120,7 +120,7 @@ def _gave_up(
 
 
 def _open_session(line: Connection, number: int, share: int, request: OpenSession) -> None:
-    worker = RemoteWorker(line.store, request)
+    worker = RemoteWorker(line.store, line.server, request)
 
     async def opened() -> list[int]:
         try:

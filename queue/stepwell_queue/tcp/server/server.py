@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Coroutine
 from importlib import metadata
+from operator import attrgetter
 from typing import Any, Final
 
 from stepwell_queue.clock import Clock, Ids
@@ -37,6 +38,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._sessions: dict[str, tuple[Connection, RemoteWorker]] = {}
         self._talkers: list[Connection] = []
+        self._ready: set[RemoteWorker] = set()
         self._scheduled = False
         self._room = _ROOM
         self._queue: deque[Connection] = deque()
@@ -172,6 +174,18 @@ class Server:
     def has_something(self, connection: Connection) -> None:
         """Send it in this turn of the loop: after the batch that is being told, or else soon."""
         self._talkers.append(connection)
+        self._flush_soon()
+
+    def alone(self) -> bool:
+        """Whether there is no more than one session."""
+        return len(self._sessions) <= 1
+
+    def is_ready(self, worker: RemoteWorker) -> None:
+        """Claim for it at the end of this turn, after those that have less to do."""
+        self._ready.add(worker)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush_late)
@@ -181,6 +195,10 @@ class Server:
         self._flush()
 
     def _flush(self) -> None:
+        if self._ready:
+            ready, self._ready = self._ready, set()
+            for worker in sorted(ready, key=attrgetter("load", "worker")):
+                worker.fill()
         talkers, self._talkers = self._talkers, []
         for connection in talkers:
             try:
