@@ -129,6 +129,18 @@ def test_workers_do_not_outlive_their_supervisor(new_address: str) -> None:
     assert stderr.count("worker_stopped") == 2  # they hand back what they hold
 
 
+def test_workers_do_not_outlive_a_supervisor_whose_console_is_gone_with_it(
+    new_address: str,
+) -> None:
+    with supervised(SHOP, "--processes", "2", "--store", new_address) as supervisor:
+        line_with(supervisor, "workers_serve ")
+        there = alive(new_address)
+        assert supervisor.stderr is not None
+        supervisor.stderr.close()
+        supervisor.kill()
+        wait_for_end(there)
+
+
 def knitting(store: str | Path, supervisor: subprocess.Popen[str]) -> None:
     shell("start", f"{SHOP}:shop_knit", "--json", "[600]", "--id", "scarf", "--store", store)
     while shell("show", "scarf", "--store", store, "--json").json["status"] != "running":

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-import structlog
+from stepwell_runtime.log import log
 
-log = structlog.get_logger("stepwell")
 READY, STOPPING = "READY=1", "STOPPING=1"
 
 

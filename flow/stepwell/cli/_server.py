@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
 from stepwell._app.shutdown import StopRequests
@@ -18,13 +17,12 @@ from stepwell.cli._logs import log_to_stderr
 from stepwell.cli._options import level_of
 from stepwell.cli._refusal import Refusal, refusals
 from stepwell_queue.clock import RandomIds, SystemClock
+from stepwell_runtime.log import log
 from stepwell_runtime.tuning import worker_process
 
 if TYPE_CHECKING:
     from stepwell.cli._server_settings import ServerSettings
     from stepwell_queue.tcp.server import Server, ServerConfig
-
-log = structlog.get_logger("stepwell")
 
 
 def add_to(app: typer.Typer) -> None:

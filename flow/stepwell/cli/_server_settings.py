@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import structlog
 from pydantic import ByteSize, Field, FilePath, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
@@ -20,8 +19,7 @@ from pydantic_settings import (
 )
 
 from stepwell.cli._refusal import Refusal
-
-log = structlog.get_logger("stepwell")
+from stepwell_runtime.log import log
 
 PREFIX = "STEPWELL_SERVER_"
 CLIENT_PREFIX = "STEPWELL_"

@@ -9,11 +9,8 @@ import signal
 import socket
 import threading
 
-import structlog
-
 from stepwell._app.shutdown import StopRequests
-
-log = structlog.get_logger("stepwell")
+from stepwell_runtime.log import log
 
 LINE = "STEPWELL_SUPERVISOR"
 """The environment variable that holds the number of the socket to the supervisor."""

@@ -11,14 +11,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-import structlog
-
 from stepwell._app.shutdown import StopRequests
 from stepwell.cli import _notify
 from stepwell.cli._refusal import MISUSED, REFUSED
 from stepwell.cli._supervised import LINE, STOP, STOP_NOW
-
-log = structlog.get_logger("stepwell")
+from stepwell_runtime.log import log
 
 SETTLED = 30.0
 """Seconds after which a death has nothing to do with the one before."""

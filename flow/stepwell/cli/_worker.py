@@ -20,8 +20,7 @@ from stepwell.cli._options import LogLevelOption, OwnStoreOption
 from stepwell.cli._refusal import Refusal, refusals
 from stepwell.cli._supervised import Supervised, supervisor_line
 from stepwell.cli._supervisor import Supervisor
-
-log = structlog.get_logger("stepwell")
+from stepwell_runtime.log import log
 
 ModuleArgument = Annotated[
     str,
