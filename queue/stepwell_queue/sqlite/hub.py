@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from stepwell_queue.answer import settle
 from stepwell_queue.clock import Timer
 from stepwell_queue.contract import AnyVerb, Ended, InboxRow
 from stepwell_queue.errors import RunNotFound
@@ -183,16 +184,7 @@ class Hub:
 
     async def wait_ended(self, id: str) -> Ended:
         waiter: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-
-        def done(answer: Ended | Exception) -> None:
-            if waiter.done():
-                return
-            if isinstance(answer, Exception):
-                waiter.set_exception(answer)
-            else:
-                waiter.set_result(answer)
-
-        watcher = self.watch(id, done)
+        watcher = self.watch(id, partial(settle, waiter))
         self._waiters.add(waiter)
         try:
             return await waiter

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
+from stepwell_queue.answer import settle
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     AnyVerb,
@@ -138,7 +139,7 @@ class SqliteStore:
 
     async def _answer(self, verb: Verb[R], submit: Callable[..., None]) -> R:
         answer: asyncio.Future[R] = self._loop.create_future()
-        submit(verb, partial(_settle, answer))
+        submit(verb, partial(settle, answer))
         return await answer
 
     async def open_session(self, hello: Hello, events: SessionEvents) -> SqliteSession:
@@ -256,15 +257,6 @@ _FORKED = (
 
 def _refuse_in_child(*arguments: object) -> None:
     raise StoreUnavailable(_FORKED)
-
-
-def _settle(answer: asyncio.Future[R], result: object) -> None:
-    if answer.done():
-        return
-    if isinstance(result, Exception):
-        answer.set_exception(result)
-    else:
-        answer.set_result(cast("R", result))
 
 
 async def open_sqlite(

@@ -8,11 +8,12 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from stepwell_queue.answer import settle
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Append,
@@ -168,7 +169,7 @@ class TcpStore:
 
     async def do(self, verb: Verb[R]) -> R:
         answer: asyncio.Future[R] = self._loop.create_future()
-        self.submit(verb, partial(_settle, answer))
+        self.submit(verb, partial(settle, answer))
         return await answer
 
     def _on_answered(self) -> None:
@@ -346,7 +347,7 @@ class TcpStore:
         self._check_open()
         answer: asyncio.Future[Any] = self._loop.create_future()
         until = self._link.deadline() if expires is None else expires
-        number = self._link.ask(request, _decoded(type, partial(_settle, answer)), 0, until)
+        number = self._link.ask(request, _decoded(type, partial(settle, answer)), 0, until)
         waits = isinstance(request, WaitEnded)
         if waits:
             self._waiters.add(answer)
@@ -444,15 +445,6 @@ def _given_up(request: Request) -> StaleFence | None:
 
 def _rest(filter: RunFilter, found: list[RunInfo]) -> RunFilter:
     return replace(filter, after=found[-1].run, limit=filter.limit - len(found))
-
-
-def _settle(answer: asyncio.Future[R], result: object) -> None:
-    if answer.done():
-        return
-    if isinstance(result, Exception):
-        answer.set_exception(result)
-    else:
-        answer.set_result(cast("R", result))
 
 
 def _ignore(answer: object) -> None:

@@ -34,7 +34,6 @@ from stepwell_queue.tcp.protocol import (
     GetInbox,
     GetInfo,
     GetJournal,
-    Jobs,
     ListRuns,
     ListWorkers,
     Offer,
@@ -79,11 +78,7 @@ def _claim(line: Connection, number: int, share: int, verb: Claim) -> None:
     worker = line.sessions.get(verb.worker)
     if worker is None:
         raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
-    worker.claim(verb, partial(_claimed, line, number, share))
-
-
-def _claimed(line: Connection, number: int, share: int, answer: Jobs | Exception) -> None:
-    line.answer(number, share, answer)
+    worker.claim(verb, partial(line.answer, number, share))
 
 
 def _park(line: Connection, number: int, share: int, verb: Park) -> None:
