@@ -14,27 +14,21 @@ class EngineLog:
     """Says what structlog is configured to say; where that raises, says so to stdlib logging."""
 
     def info(self, event: str, **values: object) -> None:
-        try:
-            _log.info(event, **values)
-        except Exception:  # noqa: BLE001 - a processor of the user's, or a console that is gone
-            _fallback.exception("the log raised at %s", event)
+        self._say("info", event, values)
 
     def warning(self, event: str, **values: object) -> None:
-        try:
-            _log.warning(event, **values)
-        except Exception:  # noqa: BLE001 - as above
-            _fallback.exception("the log raised at %s", event)
+        self._say("warning", event, values)
 
     def error(self, event: str, **values: object) -> None:
-        try:
-            _log.error(event, **values)
-        except Exception:  # noqa: BLE001 - as above
-            _fallback.exception("the log raised at %s", event)
+        self._say("error", event, values)
 
     def exception(self, event: str, **values: object) -> None:
+        self._say("exception", event, values)
+
+    def _say(self, level: str, event: str, values: dict[str, object]) -> None:
         try:
-            _log.exception(event, **values)
-        except Exception:  # noqa: BLE001 - as above
+            getattr(_log, level)(event, **values)
+        except Exception:  # noqa: BLE001 - a processor of the user's, or a console that is gone
             _fallback.exception("the log raised at %s", event)
 
 
