@@ -1,0 +1,249 @@
+"""When a schedule ticks: by a cron pattern, at a fixed distance, or once.
+
+Ticks are wall times in seconds since the epoch. A rule remembers nothing, so that every process
+works out the same ticks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import deque
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Final, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from stepwell_queue.clock import utc
+
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
+SHORTEST: Final = 0.1
+"""Seconds between ticks of `Every`, at least."""
+_LONGEST_PATTERN: Final = 200
+_LATEST: Final = 250_000_000_000.0  # the year 9892: later dates have no room for what comes next
+_ANY_TIME: Final = datetime(2024, 1, 1)  # noqa: DTZ001 - where the search for a first match begins
+
+
+class Cron(msgspec.Struct, frozen=True, tag="cron"):
+    """A cron pattern of five fields, or of six with seconds first, in a time zone.
+
+    A pattern that leaves the hour open goes by elapsed time: it ticks whenever the clock on the
+    wall shows a time that fits, also in an hour that is repeated. One that names its hours names
+    times of the day, and each comes exactly once on each date: at its first occurrence if it is
+    repeated, at the first instant after the gap if it is skipped. A date that does not exist has no
+    ticks, and times that fall on one instant are one tick. Raises ValueError for a pattern that
+    cannot be read or never comes, and for an unknown zone.
+    """
+
+    pattern: str
+    tz: str = "UTC"
+
+    def __post_init__(self) -> None:
+        zone_of(self.tz)
+        read_pattern(self.pattern)
+
+    def next_after(self, t: float) -> float | None:
+        """The first tick later than `t`; None = there is none."""
+        if t >= _LATEST:
+            return None
+        zone = zone_of(self.tz)
+        pattern, around_the_clock = read_pattern(self.pattern)
+        try:
+            if around_the_clock:
+                return _next_by_the_clock(pattern, zone, t)
+            return _next_of_the_day(pattern, zone, t)
+        except OverflowError:
+            return None
+
+    def first(self, now: float) -> float | None:
+        """The tick with which a schedule begins that is made now."""
+        return self.next_after(now)
+
+    def label(self, tick: float) -> str:
+        """A tick as part of a run's id: unique, and readable where the schedule is."""
+        return datetime.fromtimestamp(tick, zone_of(self.tz)).isoformat()
+
+    def __str__(self) -> str:
+        return f"cron {self.pattern!r} in {self.tz}"
+
+
+class Every(msgspec.Struct, frozen=True, tag="every"):
+    """Ticks at a fixed distance of `period` seconds.
+
+    `start`: the first tick; None = at the multiples of the period since the epoch, so that an hour
+    is the full hour in UTC.
+    """
+
+    period: float
+    start: float | None = None
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.period <= _LATEST:
+            raise ValueError(
+                f"a schedule ticks every {SHORTEST} seconds at the most, not every "
+                f"{self.period!r} seconds"
+            )
+
+    def next_after(self, t: float) -> float | None:
+        """The first tick later than `t`; None = there is none."""
+        origin = self.start or 0.0
+        if self.start is not None and t < origin:
+            return origin
+        number = math.floor((t - origin) / self.period)
+        tick = origin + number * self.period
+        while tick <= t:  # at most twice: the division rounds
+            number += 1
+            tick = origin + number * self.period
+        return tick if tick < _LATEST else None
+
+    def first(self, now: float) -> float | None:
+        """The tick with which a schedule begins that is made now."""
+        return self.next_after(now)
+
+    def label(self, tick: float) -> str:
+        """A tick as part of a run's id: unique, and readable where the schedule is."""
+        return utc(tick).isoformat()
+
+    def __str__(self) -> str:
+        since = "" if self.start is None else f" from {utc(self.start).isoformat()} on"
+        return f"every {self.period:g} s{since}"
+
+
+class Once(msgspec.Struct, frozen=True, tag="once"):
+    """One tick, at a wall time."""
+
+    at: float
+
+    def next_after(self, t: float) -> float | None:
+        """The tick, unless it is not later than `t`."""
+        return self.at if self.at > t else None
+
+    def first(self, now: float) -> float | None:
+        """The tick, also when it has passed: then it is a missed one."""
+        return self.at
+
+    def label(self, tick: float) -> str:
+        """A tick as part of a run's id: unique, and readable where the schedule is."""
+        return utc(tick).isoformat()
+
+    def __str__(self) -> str:
+        return f"once at {utc(self.at).isoformat()}"
+
+
+Rule: TypeAlias = Cron | Every | Once
+
+
+def latest(rule: Rule, first: float, now: float, most: int) -> list[float]:
+    """The last `most` ticks from the tick `first` until `now`, in order."""
+    # From ever further back, so that the work is bounded by what is kept, not by what was missed.
+    found: deque[float] = deque(maxlen=most)
+    span = 1.0
+    while True:
+        begin = now - span
+        found.clear()
+        tick = first if begin < first else rule.next_after(begin)
+        while tick is not None and tick <= now:
+            found.append(tick)
+            tick = rule.next_after(tick)
+        if len(found) == most or begin < first:
+            return list(found)
+        span *= 2.0
+
+
+@functools.cache
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone. Raises ValueError when there is none of this name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"tz={name!r} is no time zone that is known here: write a name such as "
+            "'Europe/Rome' or 'UTC' (a system without a time zone database needs the package "
+            "tzdata)"
+        ) from None
+
+
+@functools.lru_cache(1024)
+def read_pattern(given: str) -> tuple[str, bool]:
+    """Return a pattern with all six fields, and whether it leaves the hour open.
+
+    Raises ValueError, saying why.
+    """
+    # On use, as whoever has no schedule needs it not.
+    from cronsim import CronSim, CronSimError
+
+    fields = given.split()
+    if len(given) > _LONGEST_PATTERN or len(fields) not in (5, 6):
+        raise ValueError(
+            f"cron={given[:_LONGEST_PATTERN]!r} has {len(fields)} fields: a pattern has five "
+            "(minute, hour, day of the month, month, day of the week), or six with seconds first, "
+            f"in at most {_LONGEST_PATTERN} characters"
+        )
+    # Always with seconds: for five fields the library has rules of its own when clocks change.
+    pattern = " ".join(fields if len(fields) == 6 else ["0", *fields])
+    try:
+        parsed = CronSim(pattern, _ANY_TIME)
+    except CronSimError as error:
+        wrong = str(error).removeprefix("Bad ")
+        raise ValueError(
+            f"cron={given!r} cannot be read, or never comes: its {wrong} is wrong"
+        ) from None
+    hours = len(parsed.hours)
+    if next(parsed, None) is None:
+        raise ValueError(f"cron={given!r} never comes: no date fits it")
+    return pattern, hours == 24
+
+
+def _next_by_the_clock(pattern: str, zone: tzinfo, t: float) -> float | None:
+    from cronsim import CronSim
+
+    matches = CronSim(pattern, datetime.fromtimestamp(math.floor(t), zone))
+    for found in matches:
+        tick = found.timestamp()
+        # It may be a midnight that is skipped, or one that is over and comes again.
+        if tick > t and _fits(matches, datetime.fromtimestamp(tick, zone)):
+            return tick
+    return None
+
+
+def _fits(matches: CronSim, local: datetime) -> bool:
+    return (
+        local.month in matches.months
+        and matches.match_day(local.date())
+        and local.minute in matches.minutes
+        and local.second in matches.seconds
+    )
+
+
+def _next_of_the_day(pattern: str, zone: tzinfo, t: float) -> float | None:
+    from cronsim import CronSim
+
+    # Without a zone, so that it names what clocks should show; later times never come earlier.
+    shown = datetime.fromtimestamp(math.floor(t), zone).replace(tzinfo=None, fold=0)
+    for time in CronSim(pattern, shown):
+        tick = _instant(time, zone)
+        if tick is not None and tick > t:
+            return tick
+    return None
+
+
+def _instant(shown: datetime, zone: tzinfo) -> float | None:
+    """When clocks in `zone` first show this time, or jump over it; None = not even the date is."""
+    tick = shown.replace(tzinfo=zone).timestamp()
+    if datetime.fromtimestamp(tick, zone).replace(tzinfo=None, fold=0) == shown:
+        return tick
+    # A time in a gap, counted with the offset from before it, is later than the gap, and counted
+    # with the other one is earlier.
+    before, after = int(shown.replace(tzinfo=zone, fold=1).timestamp()), int(tick)
+    old = datetime.fromtimestamp(before, zone).utcoffset()
+    while after - before > 1:
+        middle = (before + after) // 2
+        if datetime.fromtimestamp(middle, zone).utcoffset() == old:
+            before = middle
+        else:
+            after = middle
+    last, next_ = datetime.fromtimestamp(before, zone), datetime.fromtimestamp(after, zone)
+    return None if last.date() < shown.date() < next_.date() else float(after)
