@@ -80,3 +80,11 @@ class InboxKind(enum.IntEnum):
     RETRY = 3
     RESUME_ROLLBACK = 4
     ROLL_BACK = 5
+
+
+class Hold(enum.IntEnum):
+    """For how long a run has its unique key."""
+
+    UNENDED = 0  # until it has ended
+    PENDING = 1  # until it is claimed for the first time
+    UNTIL = 2  # until a time, even if it ends before

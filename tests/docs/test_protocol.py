@@ -16,7 +16,7 @@ import pytest
 from msgspec import inspect
 
 from stepwell_queue import contract, errors, words
-from stepwell_queue.sqlite import check
+from stepwell_queue.contract import check
 from stepwell_queue.tcp import protocol
 from stepwell_queue.tcp.client import link
 from stepwell_queue.tcp.server import connection, jobs, requests, server

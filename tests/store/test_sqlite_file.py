@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -208,6 +209,14 @@ def test_many_processes_make_one_new_file_at_once(path: Path) -> None:
 
 TARGET = "SEARCH targets USING COVERING INDEX sqlite_autoindex_targets_1 (queue=? AND name=?"
 SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
+LEVEL = "SEARCH runs USING COVERING INDEX runs_ready (target=? AND priority<?)"
+LANES = "SEARCH runs USING COVERING INDEX runs_lanes (target=? AND priority=? AND lane>?)"
+
+
+def places(sql: str) -> int:
+    """How many parameters a statement has."""
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", sql)]
+    return max(numbers) if numbers else sql.count("?")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +235,11 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
         ("claim_seek_alone", [SEEK.replace("runs_ready", "runs_alone")]),
         ("any_alone", ["SCAN runs USING COVERING INDEX runs_alone"]),
         ("ready_in_queue", ["SEARCH r USING COVERING INDEX runs_ready (target=?)"]),
+        ("running_in_queue", ["SEARCH runs USING COVERING INDEX runs_held (worker>?)"]),
+        ("next_priority", [LEVEL, LEVEL.replace("runs_ready", "runs_lanes")]),
+        ("ready_without_key", [SEEK.replace(")", " AND priority=?)")]),
+        ("ready_lanes", [LANES, LANES.replace("runs USING", "r USING")]),
+        ("ready_in_lanes", [LANES.replace("runs USING", "o USING").replace("lane>?", "lane=?")]),
         ("next_due", ["SEARCH runs USING COVERING INDEX runs_due (due>?)"]),
         ("inbox", ["SEARCH inbox USING INDEX inbox_waiting (run=?)"]),
         ("any_waiting", ["SCAN inbox USING INDEX inbox_waiting"]),
@@ -237,7 +251,7 @@ async def test_hot_statements_use_their_index(path: Path, name: str, plan: list[
     await open_at(path)
     db = sqlite3.connect(path)
     sql = SQL[name].format(rows=", ".join([ROWS.get(name, "")] * 16))
-    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * sql.count("?")).fetchall()
+    rows = db.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * places(sql)).fetchall()
     steps = [row[3] for row in rows]
     db.close()
     for step in plan:

@@ -14,9 +14,13 @@ from stepwell_queue.contract import (
     Claim,
     Finish,
     Park,
+    PauseQueue,
     Prune,
+    PurgeQueue,
     Reschedule,
+    ResumeQueue,
     SendSignal,
+    SetQueue,
     Settle,
     Start,
     StartMany,
@@ -26,6 +30,7 @@ from stepwell_queue.sqlite import (
     verbs_claim,
     verbs_client,
     verbs_prune,
+    verbs_queue,
     verbs_remote,
     verbs_run,
     verbs_start,
@@ -46,6 +51,10 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     CancelRun: verbs_client.cancel_run,
     Ask: verbs_client.ask,
     Prune: verbs_prune.prune,
+    SetQueue: verbs_queue.set_queue,
+    PauseQueue: verbs_queue.pause_queue,
+    ResumeQueue: verbs_queue.resume_queue,
+    PurgeQueue: verbs_queue.purge_queue,
     verbs_worker.Watch: verbs_worker.watch,
     verbs_worker.Register: verbs_worker.register,
     verbs_worker.Release: verbs_worker.release,
@@ -179,6 +188,7 @@ def _roll_back(db: sqlite3.Connection, tx: Tx) -> None:
     for session in context.sessions.values():
         session.drained = False
     context.next_due = 0.0
+    context.gates_stale = True
     context.targets.clear()
     if db.in_transaction:  # a full disk or an I/O error may have ended it already
         db.execute("ROLLBACK")

@@ -19,9 +19,9 @@ from stepwell_queue.contract import (
     Settle,
     StartMany,
 )
+from stepwell_queue.contract.check import MAX_BYTES, SMALL, WEIGHTS, refuse
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.apply import Busy, Outage
-from stepwell_queue.sqlite.check import MAX_BYTES, SMALL, WEIGHTS, refuse
 from stepwell_queue.sqlite.tx import Context, Effects
 from stepwell_queue.sqlite.verbs_remote import Lapse, SweepRemote
 from stepwell_queue.sqlite.verbs_worker import Promote, Release, Sweep

@@ -63,6 +63,10 @@ class Hub:
                 held_ids[id] = run
             elif run in held:
                 del held_ids[held.pop(run)[0]]
+        if self._context.limited:
+            for run, id, _ in effects.moves:
+                if id is None:
+                    self._context.limited.pop(run, None)
 
     def after(self, effects: Effects) -> None:
         """What the callbacks should hear of after their own results."""
@@ -71,7 +75,9 @@ class Hub:
         if effects.rested and self._watched:
             for ended in effects.rested:
                 self._resolve(ended.run, ended)
-        if effects.ready:
+        if effects.gates:
+            self.wake_all()
+        elif effects.ready:
             self._wake(effects.ready)
         if effects.due is not None:
             self.arm(effects.due)

@@ -132,7 +132,7 @@ class Neighbours:
             version = (await self._reads.rows("PRAGMA data_version"))[0][0]
             if version != self._version:
                 self._version = version
-                self._act(News.READY | News.TOLD | News.RESTED)
+                self._act(News.READY | News.TOLD | News.RESTED | News.GATES)
             await self.refresh()
             key = (self._presence.token,)
             expiry = (await self._reads.rows(SQL["first_expiry"], key))[0][0]
@@ -159,6 +159,8 @@ class Neighbours:
         news = News(0)
         if effects.ready:
             news |= News.READY
+        if effects.gates:
+            news |= News.READY | News.GATES
         if effects.rested:
             news |= News.RESTED
         if effects.due is not None and not self._context.sessions:
@@ -179,6 +181,8 @@ class Neighbours:
         self._act(news)
 
     def _act(self, news: News) -> None:
+        if news & News.GATES:
+            self._context.gates_stale = True
         if news & (News.READY | News.DUE):
             self._context.next_due = 0.0
             for session in self._context.sessions.values():

@@ -20,6 +20,7 @@ from stepwell_queue.contract import (
     Hello,
     History,
     InboxRow,
+    Query,
     Record,
     RunFilter,
     RunInfo,
@@ -38,6 +39,7 @@ from stepwell_queue.sqlite.group import GroupCommit
 from stepwell_queue.sqlite.hub import Hub, Watcher
 from stepwell_queue.sqlite.neighbours import Neighbours
 from stepwell_queue.sqlite.presence import is_held
+from stepwell_queue.sqlite.queries import answer
 from stepwell_queue.sqlite.reads import Reads, WorkerRow
 from stepwell_queue.sqlite.remote import RemoteSessions
 from stepwell_queue.sqlite.session import SqliteSession
@@ -203,6 +205,10 @@ class SqliteStore:
     async def doctor(self) -> list[Finding]:
         self._check_open()
         return await examine(self._reads)
+
+    async def read(self, query: Query[R]) -> R:
+        self._check_open()
+        return await answer(self._reads, query)
 
     def _check_open(self) -> None:
         if self._forked:

@@ -9,12 +9,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from stepwell_queue.clock import Clock
-from stepwell_queue.contract import Ended, InboxRow, SessionEvents
+from stepwell_queue.contract import Ended, InboxRow, QueueSettings, SessionEvents
 from stepwell_queue.sqlite.statements import SQL
 
 INLINE = 1024  # values above go to blobs; a claim would otherwise rewrite them
 AT_ONCE = 16
 """Rows in one statement. Each statement gives up the interpreter's lock, and takes it again."""
+_NEVER = float("inf")
 _SEEKS_AT_ONCE = 400  # SQLite takes 500 terms in a compound SELECT
 _MOST_TARGETS = 10_000  # whose numbers are remembered
 _FIND_TARGET, _INSERT_TARGET = SQL["find_target"], SQL["insert_target"]
@@ -33,6 +34,15 @@ class Target(NamedTuple):
     version: int
 
 
+class Gate(NamedTuple):
+    """What is set for a queue."""
+
+    settings: QueueSettings
+    paused: bool
+    until: float | None  # when the pause ends
+    ageing_since: float | None
+
+
 class SessionState:
     """What the store remembers of a registered worker."""
 
@@ -49,13 +59,18 @@ class SessionState:
         self.until = 0.0  # the lease, in monotonic seconds
         self.swept = 0
         self.heard: float | None = None  # the last beat of a remote worker, in monotonic seconds
+        self.gated: dict[str, list[int]] = {}  # its targets that are not open, by queue
+        self.gates_read = -1  # of which reading that is
 
     def serve(self, targets: Mapping[int, Target]) -> None:
         self.targets = targets
-        self.claim_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek"], len(targets)))
+        seeks = _union(SQL["claim_seek"], len(targets))
+        self.claim_sql = SQL["claim"].format(seeks=seeks)
+        self.gated_sql = SQL["claim"].format(seeks=f"{seeks} UNION ALL {SQL['claim_chosen']}")
         self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(targets)))
         self.any_alone_sql = _union(SQL["claim_seek_alone"], len(targets))
         self.drained = False  # the last claim found all, and nothing became ready since
+        self.gates_read = -1
 
     def lease_end(self, now: float, lease: float) -> float:
         """Until when a lease may be: a worker of this process lives now, a remote one did."""
@@ -81,6 +96,12 @@ class Context:
         self.targets: dict[tuple[str, int, str, int], int] = {}  # numbers that are known
         self.next_due = 0.0  # no later than the earliest due row; 0 = not known
         self.alone = True  # no other process has this file open
+        self.gates: dict[str, Gate] = {}  # of queues for which something is set
+        self.closed: dict[int, str] = {}  # targets that are not open, each with its queue
+        self.limited: dict[int, str] = {}  # running runs of those, each with its queue
+        self.turns: dict[tuple[int, int], int] = {}  # target, priority -> the lane that was last
+        self.gates_stale, self.gates_read = True, 0
+        self.opens_at = _NEVER  # when a gate opens by itself
 
     def enter(self, session: SessionState) -> None:
         # replaced, never changed: the writer thread may be going through it
@@ -93,7 +114,7 @@ class Context:
 class Effects:
     """What is to be told on the loop after COMMIT."""
 
-    __slots__ = ("due", "moves", "ready", "rested", "told")
+    __slots__ = ("due", "gates", "moves", "ready", "rested", "told")
 
     def __init__(self) -> None:
         self.ready: set[int] = set()  # targets
@@ -102,6 +123,7 @@ class Effects:
         # in order: (run, id, worker) = taken, (run, None, 0) = given up
         self.moves: list[tuple[int, str | None, int]] = []
         self.due: float | None = None
+        self.gates = False  # what is set for a queue is another
 
 
 class Tx:
@@ -144,6 +166,7 @@ class Tx:
             if found is None:
                 self.execute(_INSERT_TARGET, key)
                 found = (self.cursor.lastrowid or 0,)
+                self.context.gates_stale = True  # its queue may have one
             if len(self.context.targets) >= _MOST_TARGETS:
                 self.context.targets.clear()
             number = self.context.targets[key] = found[0]
@@ -158,6 +181,33 @@ class Tx:
         self.effects.ready.add(target)
         for session in self.context.sessions.values():
             session.drained = False
+
+    def gave_up(self, run: int) -> None:
+        """Note that a run is no longer held."""
+        self.effects.moves.append((run, None, 0))
+        if self.context.limited:
+            self.freed(run)
+
+    def freed(self, run: int) -> None:
+        """What waits for the place of this run in its queue may be claimed."""
+        context = self.context
+        queue = context.limited.get(run)
+        if queue is not None:
+            for target, its_queue in context.closed.items():
+                if its_queue == queue:
+                    self.made_ready(target)
+
+    def gates_changed(self) -> None:
+        """What is set for a queue is another, so what can be claimed may be, too."""
+        self.context.gates_stale = True
+        self.effects.gates = True
+        for session in self.context.sessions.values():
+            session.drained = False
+
+    def opens(self, at: float) -> None:
+        """Work behind a gate can be claimed from this time on."""
+        self.context.opens_at = min(at, self.context.opens_at)
+        self.made_due(at)
 
     def made_due(self, due: float) -> None:
         earliest = self.effects.due

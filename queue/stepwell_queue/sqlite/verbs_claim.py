@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import Any
 
 from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, OpenOp, Record, Status
 from stepwell_queue.errors import RequestRefused
+from stepwell_queue.sqlite.gate import passage
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import SessionState, Tx
@@ -28,10 +29,17 @@ def promote(tx: Tx) -> None:
     """Make ready what is due, and note when the next row will be."""
     for (target,) in set(tx.execute(_PROMOTE, (tx.now, tx.now)).fetchall()):
         tx.made_ready(target)
+    context = tx.context
+    if tx.now >= context.opens_at:
+        context.opens_at = _FOREVER
+        for target in context.closed:
+            tx.made_ready(target)
     due = tx.one(_NEXT_DUE)[0]
-    tx.context.next_due = _FOREVER if due is None else due
+    context.next_due = _FOREVER if due is None else due
     if due is not None:
         tx.made_due(due)
+    if context.opens_at != _FOREVER:
+        tx.made_due(context.opens_at)
 
 
 def claim(tx: Tx, verb: Claim) -> ClaimResult:
@@ -44,17 +52,26 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         return ClaimResult([], False, False)
     if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
+    gates = passage(tx, session, verb.rooms)
     rows: list[Any] = []
     alone_waiting = False
     if tx.one(_ANY_ALONE) is not None:
+        shut = gates.shut() if gates is not None else ()
         if verb.idle:
-            rows = _take(tx, session, session.alone_sql, 1)
+            rows = _take(tx, session, session.alone_sql, 1, shut)
         else:
-            alone_waiting = _alone_waits(tx, session)
+            alone_waiting = _alone_waits(tx, session, shut)
     if rows:
         session.alone = rows[0][_RUN]
+        if gates is not None:
+            gates.claimed([(row[_RUN], row[_TARGET]) for row in rows])
         return ClaimResult(_assemble(tx, session, rows, verb.live), True, False)
-    rows = _take(tx, session, session.claim_sql, verb.limit)
+    if gates is None:
+        rows = _take(tx, session, session.claim_sql, verb.limit, ())
+    else:
+        chosen = json.dumps(gates.candidates(verb.limit))
+        rows = _take(tx, session, session.gated_sql, verb.limit, gates.targets, chosen)
+        gates.claimed([(row[_RUN], row[_TARGET]) for row in rows])
     more = len(rows) == verb.limit
     session.drained = not more
     return ClaimResult(_assemble(tx, session, rows, verb.live), more, alone_waiting)
@@ -70,23 +87,29 @@ def holds_alone(tx: Tx, session: SessionState) -> bool:
     return False
 
 
-def _take(tx: Tx, session: SessionState, sql: str, limit: int) -> list[Any]:
+def _take(
+    tx: Tx, session: SessionState, sql: str, limit: int, beside: Collection[int], *chosen: str
+) -> list[Any]:
+    """Claim from all targets but those `beside`, and what was chosen of these."""
     now = tx.now
     parameters: list[Any] = [session.worker, now, now]
-    for target in session.targets:
-        parameters += (target, limit)
-    parameters.append(limit)
+    parameters += _seeks(session, limit, beside)
+    parameters += (*chosen, limit)
     rows = tx.execute(sql, parameters).fetchall()
     rows.sort()  # by run
     rows.sort(key=_priority, reverse=True)
     return rows
 
 
-def _alone_waits(tx: Tx, session: SessionState) -> bool:
+def _seeks(session: SessionState, limit: int, beside: Collection[int]) -> list[Any]:
     parameters: list[Any] = []
     for target in session.targets:
-        parameters += (target, 1)
-    return tx.execute(session.any_alone_sql, parameters).fetchone() is not None
+        parameters += (None if beside and target in beside else target, limit)
+    return parameters
+
+
+def _alone_waits(tx: Tx, session: SessionState, shut: Collection[int]) -> bool:
+    return tx.execute(session.any_alone_sql, _seeks(session, 1, shut)).fetchone() is not None
 
 
 def _assemble(

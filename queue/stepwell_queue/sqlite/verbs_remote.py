@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -120,7 +120,7 @@ def _release_others(tx: Tx, worker: int, holds: Mapping[int, int]) -> None:
         if holds.get(run) != fence:
             ((target,),) = tx.execute(_HAND_BACK, (tx.now, run)).fetchall()
             tx.made_ready(target)
-            tx.effects.moves.append((run, None, 0))
+            tx.gave_up(run)
 
 
 def _lost(tx: Tx, worker: int, holds: Mapping[int, int]) -> list[int]:
@@ -135,13 +135,10 @@ def _lost(tx: Tx, worker: int, holds: Mapping[int, int]) -> list[int]:
 
 
 def lapse(tx: Tx, verb: Lapse) -> None:
-    tx.effects.moves += _given_up(tx, verb.worker)
+    for (run,) in tx.execute(_HELD_BY, (verb.worker,)).fetchall():
+        tx.gave_up(run)
     hand_over(tx, verb.worker)
     tx.execute(UNREGISTER, (verb.worker,))
-
-
-def _given_up(tx: Tx, worker: int) -> Sequence[tuple[int, None, int]]:
-    return [(run, None, 0) for (run,) in tx.execute(_HELD_BY, (worker,)).fetchall()]
 
 
 def sweep_remote(tx: Tx, verb: SweepRemote) -> int:

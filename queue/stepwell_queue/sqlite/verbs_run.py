@@ -19,6 +19,7 @@ from stepwell_queue.contract import (
     Status,
 )
 from stepwell_queue.errors import StaleFence
+from stepwell_queue.sqlite.gate import returned
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended, release_held
 from stepwell_queue.sqlite.tx import AT_ONCE, INLINE, NotAll, Tx
@@ -133,7 +134,7 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
         tx.execute(_PARK_UNTIL, (due, verb.waiting, tx.now, run, fence, verb.length))
     rows: list[Any] = []
     if tx.cursor.rowcount == 1:
-        tx.effects.moves.append((run, None, 0))
+        tx.gave_up(run)
         if due is not None:
             tx.made_due(due)
     else:
@@ -201,6 +202,9 @@ def finish_some(tx: Tx, verbs: Sequence[Finish]) -> None:
     if took != len(verbs):
         raise NotAll
     tx.effects.moves += [(end.run, None, 0) for end in verbs]
+    if tx.context.limited:
+        for end in verbs:
+            tx.freed(end.run)
     tx.effects.rested += [Ended(end.run, end.status, end.value) for end in verbs]
 
 
@@ -218,9 +222,8 @@ def finish(tx: Tx, verb: Finish) -> None:
         if standing is None or tuple(standing) != (status, fence, value):
             raise StaleFence(run, fence)
         return
-    effects = tx.effects
-    effects.moves.append((run, None, 0))
-    effects.rested.append(Ended(run, status, value))
+    tx.gave_up(run)
+    tx.effects.rested.append(Ended(run, status, value))
     if large:
         tx.execute(_BLOB, (run, VALUE, value))
     if not verb.clean:
@@ -240,7 +243,7 @@ def settle(tx: Tx, verb: Settle) -> None:
         return  # a repetition, even if an operator has moved the run on
     if large:
         tx.execute(_BLOB, (run, VALUE, error))
-    tx.effects.moves.append((run, None, 0))
+    tx.gave_up(run)
     if verb.status == Status.HELD and tx.one(_CANCEL_WAITS, (run,)):
         release_held(tx, run)
     else:
@@ -265,7 +268,9 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
         tx.execute(_SET_VALUE, (None if large else verb.error, run))
         if large:
             tx.execute(_BLOB, (run, VALUE, verb.error))
-    tx.effects.moves.append((run, None, 0))
+    if verb.unstarted:
+        returned(tx, run)
+    tx.gave_up(run)
     if due is None:
         tx.made_ready(rows[0][0])
     else:

@@ -14,6 +14,7 @@ from stepwell_queue.contract import (
     born,
 )
 from stepwell_queue.errors import IdConflict
+from stepwell_queue.sqlite.gate import refresh
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import tell
@@ -39,9 +40,9 @@ def start(tx: Tx, verb: Start) -> Started:
     new, now = verb.run, tx.now
     due = _future(new, now)
     session = None
-    if verb.worker is not None and due is None:
-        session = _taker(tx, verb.worker, new.queue)
     target = tx.target(new.queue, new.kind, new.name, new.version)
+    if verb.worker is not None and due is None:
+        session = _taker(tx, verb.worker, target, new.queue)
     row = _row(new, target, now)
     if new.due is not None or new.deadline is not None:
         tx.execute(_INSERT, (*row, *_times(new, due, session, now)))
@@ -83,9 +84,13 @@ def _times(
     return (status, 0, None, None, due, new.due, new.deadline)
 
 
-def _taker(tx: Tx, worker: int, queue: str) -> SessionState | None:
+def _taker(tx: Tx, worker: int, target: int, queue: str) -> SessionState | None:
     session = tx.context.sessions.get(worker)
     if session is None or holds_alone(tx, session):
+        return None
+    if tx.context.gates_stale:
+        refresh(tx)
+    if target in tx.context.closed:
         return None
     if not (session.drained and tx.context.alone) and tx.one(_READY, (queue,)):
         return None

@@ -129,7 +129,7 @@ def try_stuck(tx: Tx, targets: Mapping[int, Target]) -> None:
 def release(tx: Tx, verb: Release) -> None:
     for target, run in tx.execute(_HAND_BACK, (tx.now, verb.worker)).fetchall():
         tx.made_ready(target)
-        tx.effects.moves.append((run, None, 0))
+        tx.gave_up(run)
     tx.execute(UNREGISTER, (verb.worker,))
 
 
@@ -166,6 +166,8 @@ def hand_over(tx: Tx, worker: int) -> int:
         status = Status.READY if due is None else Status.SCHEDULED
         row = (int(status), due, crashes, tx.now, run, fence, worker)
         for (target,) in tx.execute(_HAND_OVER, row).fetchall():
+            if tx.context.limited:
+                tx.freed(run)
             if due is None:
                 tx.made_ready(target)
             else:

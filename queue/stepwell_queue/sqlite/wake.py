@@ -17,6 +17,7 @@ class News(enum.IntFlag):
     RESTED = 4  # a run has ended, or is held or stuck
     DUE = 8  # the earliest due time may be another
     MEMBERS = 16  # a process came or left
+    GATES = 32  # what is set for a queue is another
 
 
 class Mailbox:
@@ -37,7 +38,7 @@ class Mailbox:
         news = News(0)
         with contextlib.suppress(BlockingIOError, InterruptedError):
             while data := self._socket.recv(16):
-                news |= News(data[0] & 31)
+                news |= News(data[0] & 63)
         if news:
             self._on_news(news)
 

@@ -8,25 +8,32 @@ once, in whatever order, in frames of `[answers, events]`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
 from stepwell_queue import errors
 from stepwell_queue.contract import (
+    AnyQuery,
     Append,
     Ask,
     CancelRun,
     Claim,
     Claimed,
+    CountRuns,
     Finish,
     Hello,
     InboxRow,
+    ListQueues,
     Park,
+    PauseQueue,
     Prune,
+    PurgeQueue,
     Reschedule,
+    ResumeQueue,
     RunFilter,
     SendSignal,
+    SetQueue,
     Settle,
     Start,
     StartMany,
@@ -192,9 +199,16 @@ VerbOnWire: TypeAlias = (
     | Finish
     | Settle
     | Reschedule
+    | SetQueue
+    | PauseQueue
+    | ResumeQueue
+    | PurgeQueue
 )
+QueryOnWire: TypeAlias = ListQueues | CountRuns
+QUERIES: Final[tuple[type[AnyQuery], ...]] = get_args(QueryOnWire)
 Request: TypeAlias = (
     VerbOnWire
+    | QueryOnWire
     | OpenSession
     | CloseSession
     | Dropped

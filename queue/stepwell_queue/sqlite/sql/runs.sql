@@ -25,7 +25,8 @@ ON CONFLICT (id) DO NOTHING
 SELECT target FROM targets WHERE queue = ? AND kind = ? AND name = ? AND version = ?
 
 -- name: insert_target
-INSERT INTO targets (queue, kind, name, version) VALUES (?, ?, ?, ?)
+INSERT INTO targets (queue, kind, name, version, open) VALUES (?1, ?2, ?3, ?4, NOT EXISTS (
+    SELECT 1 FROM queues WHERE queue = ?1 AND (paused = 1 OR gated = 1)))
 
 -- name: put_blob
 INSERT INTO blobs (run, role, value) VALUES (?, ?, ?)
@@ -36,8 +37,11 @@ SELECT r.run, t.kind, t.name, t.version, r.digest, r.nonce, r.status, r.parent, 
 FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
 -- name: ready_in_queue
+SELECT 1 FROM targets WHERE queue = ?1 AND open = 0
+UNION ALL
 SELECT 1 FROM targets t CROSS JOIN runs r
-    ON r.status = 1 AND r.crashes < 2 AND r.target = t.target WHERE t.queue = ? LIMIT 1
+    ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?1
+LIMIT 1
 
 -- name: last_run
 SELECT last_insert_rowid()
@@ -153,8 +157,12 @@ SELECT 1 FROM runs WHERE status = 1 AND crashes >= 2 LIMIT 1
 
 -- name: claim_seek
 SELECT * FROM (SELECT priority, run FROM runs
-    WHERE status = 1 AND crashes < 2 AND target = ?
+    WHERE status = 1 AND crashes < 2 AND lane = 0
+        AND target = (SELECT target FROM targets WHERE target = ? AND open = 1)
     ORDER BY priority DESC, run LIMIT ?)
+
+-- name: claim_chosen
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
 
 -- name: claim_seek_alone
 SELECT * FROM (SELECT priority, run FROM runs

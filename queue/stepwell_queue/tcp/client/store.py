@@ -29,13 +29,18 @@ from stepwell_queue.contract import (
     History,
     InboxRow,
     Park,
+    PauseQueue,
     Prune,
+    PurgeQueue,
+    Query,
     Record,
     Reschedule,
+    ResumeQueue,
     RunFilter,
     RunInfo,
     SendSignal,
     SessionEvents,
+    SetQueue,
     Settle,
     Start,
     Started,
@@ -44,9 +49,9 @@ from stepwell_queue.contract import (
     WorkerInfo,
     born,
 )
+from stepwell_queue.contract.check import MAX_BYTES, WEIGHTS, refuse
 from stepwell_queue.errors import StaleFence, StepwellError, StoreUnavailable
 from stepwell_queue.sqlite import forks
-from stepwell_queue.sqlite.check import MAX_BYTES, WEIGHTS, refuse
 from stepwell_queue.sqlite.group import MAX_WAITING
 from stepwell_queue.tcp.access import Access, Address
 from stepwell_queue.tcp.client.beat import Beats
@@ -54,6 +59,7 @@ from stepwell_queue.tcp.client.clock import ServerClock
 from stepwell_queue.tcp.client.link import FOREVER, Done, Link
 from stepwell_queue.tcp.client.session import TcpSession
 from stepwell_queue.tcp.protocol import (
+    QUERIES,
     CloseSession,
     Closing,
     Event,
@@ -87,7 +93,9 @@ _FORKED: Final = (
     "this store was opened before the process forked, and a connection cannot be used across a "
     "fork: open a store of its own in the child"
 )
-_PLAIN: Final = frozenset((Append, Finish, Settle, Reschedule, SendSignal))  # answered by nil
+_PLAIN: Final = frozenset(
+    (Append, Finish, Settle, Reschedule, SendSignal, SetQueue, PauseQueue, ResumeQueue)
+)  # answered by nil
 
 
 class PingAnswer(msgspec.Struct, frozen=True):
@@ -392,6 +400,13 @@ class TcpStore:
         findings: list[Finding] = await self._get(Examine(), list[Finding], until)
         return findings
 
+    async def read(self, query: Query[R]) -> R:
+        if type(query) not in QUERIES:
+            raise TypeError(f"{type(query).__name__} is not a question of the store contract")
+        asked: Any = query
+        found: R = await self._get(asked, query.answer)
+        return found
+
     async def ping(self) -> PingAnswer:
         """Return what the server says of itself, and how long it took to answer."""
         asked = self._loop.time()
@@ -512,6 +527,7 @@ _ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
     CancelRun: _number,
     Ask: _number,
     Prune: _number,
+    PurgeQueue: _number,
     Park: _parked,
     Claim: _claim,
 }

@@ -26,6 +26,7 @@ from stepwell_queue.errors import RequestRefused, StoreUnavailable
 from stepwell_queue.tcp.protocol import (
     NOTE,
     PAGE,
+    QUERIES,
     CloseSession,
     Dropped,
     Examine,
@@ -239,4 +240,5 @@ HANDLERS: Final[dict[Any, Handler]] = {
         lambda line, request: line.store.journal_page(request.run, request.seq, PAGE)
     ),
     GetInbox: _read(lambda line, request: line.store.inbox_page(request.run, request.after, PAGE)),
+    **dict.fromkeys(QUERIES, _read(lambda line, request: line.store.read(request))),
 }

@@ -13,12 +13,17 @@ from stepwell_queue.contract import (
     Claim,
     Finish,
     Park,
+    PauseQueue,
     Prune,
+    PurgeQueue,
     Reschedule,
+    ResumeQueue,
     SendSignal,
+    SetQueue,
     Settle,
     Start,
     StartMany,
+    Terms,
 )
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -26,15 +31,22 @@ MAX_RUNS: Final = 100_000
 SMALL: Final = 256  # what a row weighs beside its values
 
 
+def _terms(terms: Terms) -> int:
+    return len(terms.failure) + SMALL * len(terms.after)
+
+
 def _start(verb: Start) -> int:
-    return SMALL + len(verb.run.args)
+    new = verb.run
+    size = SMALL + len(new.args)
+    return size if new.terms is None else size + _terms(new.terms)
 
 
 def _start_many(verb: StartMany) -> int:
     runs = verb.runs
     if len(runs) > MAX_RUNS:
         raise ValueError(f"StartMany takes at most {MAX_RUNS} runs at once, got {len(runs)}")
-    return SMALL * len(runs) + sum([len(new.args) for new in runs])
+    size = SMALL * len(runs) + sum([len(new.args) for new in runs])
+    return size + sum([_terms(new.terms) for new in runs if new.terms is not None])
 
 
 def _append(verb: Append) -> int:
@@ -89,6 +101,10 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     Finish: _finish,
     Settle: _settle,
     Reschedule: _reschedule,
+    SetQueue: _other,
+    PauseQueue: _other,
+    ResumeQueue: _other,
+    PurgeQueue: _other,
 }
 
 

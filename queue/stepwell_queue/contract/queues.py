@@ -1,0 +1,118 @@
+"""Queues: what is set for them, and what is said to a queue as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from stepwell_queue.contract.queries import Query
+from stepwell_queue.contract.rows import Time
+from stepwell_queue.contract.verbs import Verb
+
+
+class RateLimit(msgspec.Struct, frozen=True, array_like=True):
+    """A token bucket: `count` starts each `per` seconds on average, and up to `burst` at once."""
+
+    count: int
+    per: float
+    burst: int
+
+
+class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What holds for all workers of a queue; None = no such limit."""
+
+    limit: int | None = None  # runs that are executed at once
+    key_limit: int | None = None  # the same, of those that have one key
+    rate: RateLimit | None = None
+    key_rate: RateLimit | None = None
+    max_length: int | None = None  # runs that are ready
+    ageing: float | None = None  # seconds of waiting that count as one step of priority
+    keep_age: float | None = None  # seconds that ended runs are kept
+    keep_count: int | None = None  # how many of them
+
+    @property
+    def gated(self) -> bool:
+        """Whether work is claimed by way of the gate."""
+        limits = (self.limit, self.key_limit, self.rate, self.key_rate)
+        return any(one is not None for one in limits)
+
+
+class SetQueue(Verb[None], frozen=True, array_like=True, tag=64, gc=False):
+    """Set what holds for a queue.
+
+    `declared`: a digest of the declaration in code; the same as the last one changes nothing, since
+    what was set after it counts. None: it is no declaration, and counts. Raises RequestRefused.
+    """
+
+    queue: str
+    settings: QueueSettings
+    declared: str | None = None
+
+
+class PauseQueue(Verb[None], frozen=True, array_like=True, tag=65, gc=False):
+    """Have nothing of this queue claimed any more, until it is resumed or `until` (None: for ever).
+
+    What is running goes on.
+    """
+
+    queue: str
+    until: Time | None
+    reason: str = ""
+
+
+class ResumeQueue(Verb[None], frozen=True, array_like=True, tag=66, gc=False):
+    """Take a pause back; one that is not there is none."""
+
+    queue: str
+
+
+class PurgeQueue(Verb[int], frozen=True, array_like=True, tag=67, gc=False):
+    """Cancel at most `limit` runs of the queue that nobody has claimed yet; answers how many.
+
+    Oldest first. Said again it goes on with those that are left.
+    """
+
+    queue: str
+    limit: int
+    reason: bytes
+    at: Time
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """A queue that has been set, paused, or addressed by a run."""
+
+    queue: str
+    settings: QueueSettings
+    paused: bool
+    until: float | None
+    reason: str
+    running: int
+    ready: int
+    oldest: float | None  # when the oldest run that is ready was made
+
+
+class ListQueues(Query[Sequence[QueueRow]], frozen=True, array_like=True, tag=96):
+    """Answered by all queues, by name. `queue`: only this one."""
+
+    answer: ClassVar[Any] = list[QueueRow]
+    queue: str | None = None
+
+
+class RunCount(msgspec.Struct, frozen=True, array_like=True):
+    """So many runs of a queue have this Status."""
+
+    queue: str
+    status: int
+    count: int
+
+
+class CountRuns(Query[Sequence[RunCount]], frozen=True, array_like=True, tag=97):
+    """Answered by how many tasks and workflow runs there are by queue and Status.
+
+    It reads all of them. `queue`: of this one; None = of all.
+    """
+
+    answer: ClassVar[Any] = list[RunCount]
+    queue: str | None = None

@@ -1,0 +1,131 @@
+"""What people see of runs and workers, and how a worker introduces itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stepwell_queue.contract.rows import InboxRow, OpenOp, Record
+from stepwell_queue.words import Kind, Phase, Status
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """A run as people see it."""
+
+    run: int
+    id: str
+    kind: int
+    name: str
+    version: int
+    queue: str
+    status: int
+    phase: int
+    rollback: int
+    priority: int
+    attempts: int
+    crashes: int
+    fence: int
+    nonce: int
+    created: float
+    updated: float
+    started: float | None
+    ended: float | None
+    due: float | None
+    deadline: float | None
+    waiting: str
+    parent_id: str | None
+    parent_path: str | None
+    worker: int | None
+    has_code: bool  # a live worker serves its queue and identity
+    args: bytes
+    value: bytes  # result or error
+
+    @property
+    def status_name(self) -> str:
+        """The word for the status: the lower-case name, or "rolling_back"."""
+        if self.phase == Phase.ROLLING_BACK and self.status in _ACTIVE:
+            return "rolling_back"
+        return Status(self.status).name.lower()
+
+
+_ACTIVE = frozenset((Status.SCHEDULED, Status.READY, Status.RUNNING, Status.PARKED))
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a run came to rest: its Status, and its result, error or reason."""
+
+    run: int
+    status: int
+    value: bytes
+
+
+class RunFilter(msgspec.Struct, frozen=True):
+    """What a listing shows; None = any.
+
+    Newest first; `after` = the `run` of the last row of the page before.
+    """
+
+    statuses: Sequence[str] | None = None  # status words; also "no_code"
+    name: str | None = None
+    queue: str | None = None
+    parent_id: str | None = None
+    kinds: Sequence[int] = (Kind.TASK, Kind.WORKFLOW)
+    after: int | None = None
+    limit: int = 100
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    at: float
+    action: str
+    actor: str
+    reason: str
+
+
+class History(msgspec.Struct, frozen=True):
+    """Everything the store knows of one run."""
+
+    run: RunInfo
+    journal: Sequence[Record]
+    open_ops: Sequence[OpenOp]
+    inbox: Sequence[InboxRow]  # not (yet) absorbed
+    audit: Sequence[AuditRow]
+    children: Sequence[RunInfo]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One broken invariant, found by `doctor`."""
+
+    rule: str
+    run_id: str | None
+    detail: str
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """A registered worker, as people see it."""
+
+    worker: int
+    name: str
+    host: str
+    pid: int
+    started: float
+    queues: Sequence[str]
+    names: Sequence[str]
+    alive: bool
+    held: int
+
+
+class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """What a worker has code for: the durable identity of a workflow, task, or `queue=` step."""
+
+    kind: int
+    name: str
+    version: int
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """How a worker introduces itself."""
+
+    name: str
+    queues: Sequence[str]
+    serves: Sequence[Identity]

@@ -1,0 +1,65 @@
+-- What is set for a queue beside its runs. `declared` tells which declaration in code the settings came from, so that
+-- declaring the same again leaves alone what was changed since. `gated`: there are limits among them.
+CREATE TABLE queues (
+    queue TEXT PRIMARY KEY,
+    paused INTEGER NOT NULL DEFAULT 0,
+    until REAL,
+    reason TEXT NOT NULL DEFAULT '',
+    settings TEXT NOT NULL DEFAULT '{}',
+    gated INTEGER NOT NULL DEFAULT 0,
+    declared TEXT NOT NULL DEFAULT '',
+    ageing_since REAL
+) STRICT;
+
+-- `open` = 0: work for it is claimed by way of the gate of its queue, which keeps to what is set for it.
+-- `keyed` = 1: runs for it have had keys, so it is never open again.
+ALTER TABLE targets ADD COLUMN open INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE targets ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0;
+
+-- `lane`: a number made of queue and key; 0 = no key. `asked`: the priority that was asked for, where `priority` is
+-- another, since runs of the queue gain by waiting. `awaited`: runs wait for its end. `unique_hold`: for how long its
+-- unique key is taken.
+ALTER TABLE runs ADD COLUMN lane INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN key TEXT;
+ALTER TABLE runs ADD COLUMN asked INTEGER;
+ALTER TABLE runs ADD COLUMN awaited INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN expires REAL;
+ALTER TABLE runs ADD COLUMN unique_key TEXT;
+ALTER TABLE runs ADD COLUMN unique_hold INTEGER;
+ALTER TABLE runs ADD COLUMN unique_until REAL;
+
+DROP INDEX runs_ready;
+DROP INDEX runs_held;
+CREATE INDEX runs_ready ON runs (target, priority DESC, run, status, crashes, lane)
+    WHERE status = 1 AND crashes < 2 AND lane = 0;
+CREATE INDEX runs_lanes ON runs (target, priority DESC, lane, run, status, crashes)
+    WHERE status = 1 AND crashes < 2 AND lane <> 0;
+-- what is running, by worker, target and lane: limits are counted here, where every claim is seen
+CREATE INDEX runs_held ON runs (worker, target, lane) WHERE worker IS NOT NULL;
+CREATE INDEX runs_expire ON runs (expires) WHERE expires IS NOT NULL AND fence = 0 AND status < 10;
+CREATE INDEX runs_unique ON runs (unique_key) WHERE unique_key IS NOT NULL;
+
+-- Tokens of a rate limit as they were at `at`; a row is made when the first is taken, and goes once it is full again.
+CREATE TABLE buckets (
+    bucket INTEGER PRIMARY KEY,
+    queue TEXT NOT NULL,
+    lane INTEGER NOT NULL,
+    tokens REAL NOT NULL,
+    at REAL NOT NULL,
+    full REAL NOT NULL,
+    UNIQUE (queue, lane)
+) STRICT;
+
+CREATE INDEX buckets_full ON buckets (full);
+
+-- Whose ends a run waits for, until they come. `anyhow`: it starts however they end; else `failure` is its error.
+CREATE TABLE dependencies (
+    dependency INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    needs INTEGER NOT NULL,
+    anyhow INTEGER NOT NULL,
+    failure BLOB NOT NULL,
+    UNIQUE (run, needs)
+) STRICT;
+
+CREATE INDEX dependencies_needs ON dependencies (needs);

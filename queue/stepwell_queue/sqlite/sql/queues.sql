@@ -1,0 +1,123 @@
+-- name: gates
+SELECT queue, paused, until, settings, ageing_since FROM queues
+
+-- name: closed_targets
+SELECT target, queue FROM targets WHERE open = 0
+
+-- name: queue_row
+SELECT paused, settings, declared, ageing_since FROM queues WHERE queue = ?
+
+-- name: put_queue
+INSERT INTO queues (queue, settings, gated, declared, ageing_since) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (queue) DO UPDATE SET settings = excluded.settings, gated = excluded.gated,
+    declared = excluded.declared, ageing_since = excluded.ageing_since
+
+-- name: pause_queue
+INSERT INTO queues (queue, paused, until, reason) VALUES (?, 1, ?, ?)
+ON CONFLICT (queue) DO UPDATE SET paused = 1, until = excluded.until, reason = excluded.reason
+
+-- name: resume_queue
+UPDATE queues SET paused = 0, until = NULL, reason = '' WHERE queue = ? AND paused = 1
+
+-- name: open_targets
+UPDATE targets SET open = (keyed = 0 AND ?) WHERE queue = ?
+
+-- name: key_target
+UPDATE targets SET keyed = 1, open = 0 WHERE target = ? AND keyed = 0
+
+-- name: drop_ageing
+UPDATE runs SET priority = asked, asked = NULL
+WHERE asked IS NOT NULL AND status < 10 AND target IN (SELECT target FROM targets WHERE queue = ?)
+
+-- name: unclaimed_in_queue
+SELECT r.run FROM targets t CROSS JOIN runs r ON r.target = t.target
+WHERE t.queue = ? AND r.status = 1 AND r.fence = 0 AND r.crashes < 2 AND r.lane = 0
+    AND r.parent IS NULL
+UNION ALL
+SELECT r.run FROM targets t CROSS JOIN runs r ON r.target = t.target
+WHERE t.queue = ? AND r.status = 1 AND r.fence = 0 AND r.crashes < 2 AND r.lane <> 0
+    AND r.parent IS NULL
+UNION ALL
+SELECT r.run FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE r.due IS NOT NULL AND r.status = 0 AND r.fence = 0 AND t.queue = ? AND r.parent IS NULL
+LIMIT ?
+
+-- name: running_in_queue
+SELECT lane, count(*) FROM runs
+WHERE worker IS NOT NULL AND target IN (SELECT target FROM targets WHERE queue = ?) GROUP BY lane
+
+-- name: next_priority
+SELECT max(priority) FROM (
+    SELECT * FROM (SELECT priority FROM runs
+        WHERE status = 1 AND crashes < 2 AND lane = 0 AND target = ?1 AND priority < ?2
+        ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT * FROM (SELECT priority FROM runs
+        WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ?1 AND priority < ?2
+        ORDER BY priority DESC LIMIT 1))
+
+-- name: ready_without_key
+SELECT run FROM runs
+WHERE status = 1 AND crashes < 2 AND lane = 0 AND target = ? AND priority = ?
+ORDER BY run LIMIT ?
+
+-- name: ready_lanes
+WITH RECURSIVE found (lane) AS (
+    SELECT min(lane) FROM runs WHERE status = 1 AND crashes < 2 AND lane <> 0
+        AND target = ?1 AND priority = ?2 AND lane > ?3
+    UNION ALL
+    SELECT (SELECT min(r.lane) FROM runs r WHERE r.status = 1 AND r.crashes < 2 AND r.lane <> 0
+        AND r.target = ?1 AND r.priority = ?2 AND r.lane > found.lane)
+    FROM found WHERE found.lane IS NOT NULL AND found.lane < ?4
+    LIMIT ?5
+)
+SELECT lane FROM found WHERE lane IS NOT NULL AND lane <= ?4
+    AND lane NOT IN (SELECT value FROM json_each(?6))
+
+-- name: ready_in_lanes
+SELECT l.value, r.run FROM json_each(?1) l CROSS JOIN runs r
+WHERE r.run IN (SELECT o.run FROM runs o WHERE o.status = 1 AND o.crashes < 2 AND o.lane <> 0
+    AND o.target = ?2 AND o.priority = ?3 AND o.lane = l.value ORDER BY o.run LIMIT ?4)
+ORDER BY r.run
+
+-- name: lane_of
+SELECT lane FROM runs WHERE run = ?
+
+-- name: running_gated
+SELECT r.run, t.queue FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE r.worker IS NOT NULL AND t.open = 0
+
+-- name: bucket
+SELECT tokens, at FROM buckets WHERE queue = ? AND lane = ?
+
+-- name: buckets_of_keys
+SELECT lane, tokens, at FROM buckets WHERE queue = ? AND lane <> 0
+
+-- name: put_bucket
+INSERT INTO buckets (queue, lane, tokens, at, full) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (queue, lane) DO UPDATE SET tokens = excluded.tokens, at = excluded.at,
+    full = excluded.full
+
+-- name: drop_full_buckets
+DELETE FROM buckets WHERE bucket IN (
+    SELECT bucket FROM buckets WHERE full <= ? ORDER BY full LIMIT 100)
+
+-- name: drop_buckets
+DELETE FROM buckets WHERE queue = ?
+
+-- name: list_queues
+SELECT q.queue, ifnull(s.settings, '{}'), ifnull(s.paused, 0), s.until, ifnull(s.reason, ''),
+    (SELECT count(*) FROM runs r WHERE r.worker IS NOT NULL
+        AND r.target IN (SELECT target FROM targets t WHERE t.queue = q.queue)),
+    (SELECT count(*) FROM targets t CROSS JOIN runs r ON r.target = t.target
+        WHERE t.queue = q.queue AND r.status = 1),
+    (SELECT min(r.created) FROM targets t CROSS JOIN runs r ON r.target = t.target
+        WHERE t.queue = q.queue AND r.status = 1)
+FROM (SELECT queue FROM queues UNION SELECT queue FROM targets) q
+LEFT JOIN queues s ON s.queue = q.queue
+WHERE ? IS NULL OR q.queue = ?
+ORDER BY q.queue
+
+-- name: count_runs
+SELECT t.queue, r.status, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE t.kind < 2 AND (?1 IS NULL OR t.queue = ?1) GROUP BY t.queue, r.status

@@ -1,0 +1,92 @@
+"""What is said to a queue as a whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from stepwell_queue.contract import PauseQueue, PurgeQueue, QueueSettings, ResumeQueue, SetQueue
+from stepwell_queue.errors import RequestRefused
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tell import cancel
+from stepwell_queue.sqlite.tx import Tx
+
+_ROW, _PUT, _PAUSE, _RESUME = (
+    SQL["queue_row"], SQL["put_queue"], SQL["pause_queue"], SQL["resume_queue"],
+)  # fmt: skip
+_OPEN, _DROP_AGEING, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_ageing"], SQL["drop_buckets"]
+_UNCLAIMED: Final = SQL["unclaimed_in_queue"]
+MOST_PURGED: Final = 10_000
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(QueueSettings).decode
+
+
+def set_queue(tx: Tx, verb: SetQueue) -> None:
+    _refuse_absurd(verb)
+    row = tx.one(_ROW, (verb.queue,))
+    paused, stored, declared, since = row or (0, "{}", "", None)
+    if verb.declared is not None and verb.declared == declared:
+        return
+    before, settings = _decode(stored), verb.settings
+    if settings.ageing is None:
+        since = None
+        if before.ageing is not None:
+            tx.execute(_DROP_AGEING, (verb.queue,))
+    elif before.ageing != settings.ageing:
+        if before.ageing is not None:
+            tx.execute(_DROP_AGEING, (verb.queue,))
+        since = tx.now
+    if (before.rate, before.key_rate) != (settings.rate, settings.key_rate):
+        tx.execute(_DROP_BUCKETS, (verb.queue,))
+    name = declared if verb.declared is None else verb.declared
+    tx.execute(_PUT, (verb.queue, _encode(settings).decode(), settings.gated, name, since))
+    _set_targets(tx, verb.queue, is_open=not (paused or settings.gated))
+
+
+def pause_queue(tx: Tx, verb: PauseQueue) -> None:
+    tx.execute(_PAUSE, (verb.queue, verb.until, verb.reason))
+    _set_targets(tx, verb.queue, is_open=False)
+
+
+def resume_queue(tx: Tx, verb: ResumeQueue) -> None:
+    resume(tx, verb.queue)
+
+
+def resume(tx: Tx, queue: str) -> None:
+    tx.execute(_RESUME, (queue,))
+    if tx.cursor.rowcount:
+        settings = _decode(tx.one(_ROW, (queue,))[1])
+        _set_targets(tx, queue, is_open=not settings.gated)
+
+
+def _set_targets(tx: Tx, queue: str, *, is_open: bool) -> None:
+    tx.execute(_OPEN, (is_open, queue))
+    tx.gates_changed()
+
+
+def purge_queue(tx: Tx, verb: PurgeQueue) -> int:
+    queue, limit = verb.queue, min(verb.limit, MOST_PURGED)
+    runs = tx.execute(_UNCLAIMED, (queue, queue, queue, limit)).fetchall()
+    for (run,) in runs:
+        cancel(tx, run, f"purge-{verb.at!r}", verb.reason, verb.at)
+    return len(runs)
+
+
+def _refuse_absurd(verb: SetQueue) -> None:
+    settings = verb.settings
+    for name in ("limit", "key_limit", "max_length", "keep_count"):
+        value = getattr(settings, name)
+        if value is not None and value < (0 if name == "keep_count" else 1):
+            raise RequestRefused(f"queue {verb.queue!r}: {name} must be at least 1, not {value}")
+    for name in ("rate", "key_rate"):
+        rate = getattr(settings, name)
+        if rate is not None and not (rate.count > 0 and rate.burst > 0 and 0 < rate.per < 1e9):
+            raise RequestRefused(
+                f"queue {verb.queue!r}: {name} must allow at least 1 start in a span over 0 seconds"
+            )
+    if settings.ageing is not None and not 0 < settings.ageing < 1e9:
+        raise RequestRefused(
+            f"queue {verb.queue!r}: ageing is a span over 0 seconds, not {settings.ageing!r}"
+        )
