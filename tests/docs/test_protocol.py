@@ -35,6 +35,11 @@ STRUCTS: tuple[Any, ...] = (
     protocol.Refusal,
     protocol.Jobs,
     contract.NewRun,
+    contract.Terms,
+    contract.QueueSettings,
+    contract.RateLimit,
+    contract.QueueRow,
+    contract.RunCount,
     contract.Started,
     contract.Ended,
     contract.Claimed,
@@ -119,9 +124,11 @@ def word(type: inspect.Type) -> str:
 
 def field(one: inspect.Field) -> str:
     """Return the type of a field, and what is taken for it where it is missing."""
-    if one.default is msgspec.NODEFAULT:
-        return word(one.type)
     default: Any = one.default
+    if default is msgspec.NODEFAULT:
+        if one.default_factory is msgspec.NODEFAULT:
+            return word(one.type)
+        default = one.default_factory()
     if default == b"":
         shown = "empty"
     elif default is None:

@@ -212,6 +212,9 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
 LEVEL = "SEARCH runs USING COVERING INDEX runs_ready (target=? AND priority<?)"
 LANES = "SEARCH runs USING COVERING INDEX runs_lanes (target=? AND priority=? AND lane>?)"
 
+# what is running, and as many runs as one claim takes
+SORTS_LITTLE = ("running_in_queue", "ready_in_lanes")
+
 
 def places(sql: str) -> int:
     """How many parameters a statement has."""
@@ -239,7 +242,7 @@ def places(sql: str) -> int:
         ("next_priority", [LEVEL, LEVEL.replace("runs_ready", "runs_lanes")]),
         ("ready_without_key", [SEEK.replace(")", " AND priority=?)")]),
         ("ready_lanes", [LANES, LANES.replace("runs USING", "r USING")]),
-        ("ready_in_lanes", [LANES.replace("runs USING", "o USING").replace("lane>?", "lane=?")]),
+        ("ready_in_lanes", [LANES.replace("runs USING", "o USING").replace("lane>", "lane=")]),
         ("next_due", ["SEARCH runs USING COVERING INDEX runs_due (due>?)"]),
         ("inbox", ["SEARCH inbox USING INDEX inbox_waiting (run=?)"]),
         ("any_waiting", ["SCAN inbox USING INDEX inbox_waiting"]),
@@ -256,7 +259,8 @@ async def test_hot_statements_use_their_index(path: Path, name: str, plan: list[
     db.close()
     for step in plan:
         assert any(found.startswith(step) for found in steps), steps
-    assert not any("TEMP B-TREE" in step for step in steps)
+    if name not in SORTS_LITTLE:
+        assert not any("TEMP B-TREE" in step for step in steps)
 
 
 async def test_a_claim_reads_the_ready_index_and_sorts_no_backlog(path: Path) -> None:
@@ -291,7 +295,7 @@ async def test_every_statement_is_valid(path: Path) -> None:
             conditions="1",
             rows=ROWS.get(name),
         )
-        db.execute(f"EXPLAIN {whole}", (None,) * whole.count("?"))
+        db.execute(f"EXPLAIN {whole}", (None,) * places(whole))
     db.close()
 
 

@@ -127,14 +127,13 @@ class Claim(Verb[ClaimResult], frozen=True, array_like=True, tag=7, gc=False):
 
     Highest priority first, then oldest. `live`: run -> fence at which the worker parked it and
     keeps its coroutine. `idle`: the worker holds nothing, so a run with >= 2 crashes may be
-    claimed, alone. `rooms`: of these queues it takes at most so many.
+    claimed, alone.
     """
 
     worker: int
     limit: int
     live: Mapping[int, int]
     idle: bool = False
-    rooms: Mapping[str, int] | None = None
 
 
 class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):

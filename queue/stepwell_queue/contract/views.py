@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -124,8 +124,12 @@ class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False, order=Tru
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """How a worker introduces itself."""
+    """How a worker introduces itself.
+
+    `limits`: of these of its queues it takes no more runs at once than this.
+    """
 
     name: str
     queues: Sequence[str]
     serves: Sequence[Identity]
+    limits: Mapping[str, int] = {}

@@ -21,7 +21,7 @@ from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Gate, SessionState, Tx
 from stepwell_queue.sqlite.verbs_queue import resume
 
-_LIMITED: Final = SQL["running_gated"]
+_LIMITED, _HELD_OF_QUEUE = SQL["running_gated"], SQL["held_of_queue"]
 _GATES, _CLOSED, _RUNNING = SQL["gates"], SQL["closed_targets"], SQL["running_in_queue"]
 _NEXT_PRIORITY, _PLAIN, _LANES = SQL["next_priority"], SQL["ready_without_key"], SQL["ready_lanes"]
 _IN_LANES, _LANE_OF = SQL["ready_in_lanes"], SQL["lane_of"]
@@ -78,20 +78,20 @@ class Candidate(NamedTuple):
 class Passage:
     """One claim's way through the gates."""
 
-    def __init__(self, tx: Tx, by_queue: Mapping[str, Sequence[int]], rooms: Mapping[str, int]):
-        self._tx, self._by_queue, self._rooms = tx, by_queue, rooms
+    def __init__(self, tx: Tx, session: SessionState) -> None:
+        self._tx, self._session = tx, session
         self._running: dict[str, dict[int, int]] = {}
         self._keys: dict[int, int] = {}  # lane of each candidate
 
     @property
     def targets(self) -> set[int]:
-        return {target for targets in self._by_queue.values() for target in targets}
+        return {target for targets in self._session.gated.values() for target in targets}
 
     def shut(self) -> set[int]:
         """The targets of which nothing may be claimed now."""
         return {
             target
-            for queue, targets in self._by_queue.items()
+            for queue, targets in self._session.gated.items()
             if self._room(queue) <= 0
             for target in targets
         }
@@ -99,7 +99,7 @@ class Passage:
     def candidates(self, limit: int) -> list[tuple[int, int]]:
         """Up to `limit` runs, each with its priority; those that should go first come first."""
         found: list[Candidate] = []
-        for queue, targets in self._by_queue.items():
+        for queue, targets in self._session.gated.items():
             room = min(limit, self._room(queue))
             if room > 0:
                 found += self._of_queue(queue, targets, room)
@@ -134,9 +134,12 @@ class Passage:
                         take(self._tx, queue, lane, gate.settings.key_rate, lanes.count(lane))
 
     def _room(self, queue: str) -> int:
-        tx = self._tx
+        tx, session = self._tx, self._session
         gate = tx.context.gates.get(queue)
-        room = self._rooms.get(queue, _HIGHEST)
+        room = _HIGHEST
+        if queue in session.limits:
+            held = tx.one(_HELD_OF_QUEUE, (session.worker, queue))[0]
+            room = session.limits[queue] - held
         if gate is None:
             return room
         if gate.paused:
@@ -265,27 +268,21 @@ class Passage:
         return runs
 
 
-def passage(tx: Tx, session: SessionState, rooms: Mapping[str, int] | None) -> Passage | None:
+def passage(tx: Tx, session: SessionState) -> Passage | None:
     """The way through the gates of what this session serves; None if it meets none."""
     context = tx.context
     if not context.alone:
         context.gates_stale = context.gates_stale or bool(context.closed)
     refresh(tx)
-    if not context.closed and not rooms:
+    if not context.closed and not session.limits:
         return None
     if session.gates_read != context.gates_read:
         session.gates_read = context.gates_read
         session.gated = {}
         for target, address in session.targets.items():
-            if target in context.closed:
+            if target in context.closed or address.queue in session.limits:
                 session.gated.setdefault(address.queue, []).append(target)
-    by_queue = session.gated
-    if rooms:
-        by_queue = dict(by_queue)
-        for target, address in session.targets.items():
-            if address.queue in rooms and target not in context.closed:
-                by_queue[address.queue] = [*by_queue.get(address.queue, ()), target]
-    return Passage(tx, by_queue, rooms or {}) if by_queue else None
+    return Passage(tx, session) if session.gated else None
 
 
 def returned(tx: Tx, run: int) -> None:

@@ -10,12 +10,16 @@ import msgspec
 from stepwell_queue.contract import (
     AnyQuery,
     CountRuns,
+    FindDue,
     ListQueues,
+    ListSchedules,
     Query,
     QueueRow,
     QueueSettings,
     RunCount,
+    ScheduleHistory,
 )
+from stepwell_queue.sqlite import reads_schedule
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 
@@ -26,7 +30,9 @@ _settings: Final = msgspec.json.Decoder(QueueSettings).decode
 
 async def _list_queues(reads: Reads, query: ListQueues) -> list[QueueRow]:
     return [
-        QueueRow(queue, _settings(settings), bool(paused), until, reason, running, ready, oldest)
+        QueueRow(
+            queue, _settings(settings or "{}"), bool(paused), until, reason, running, ready, oldest
+        )
         for queue, settings, paused, until, reason, running, ready, oldest in await reads.rows(
             SQL["list_queues"], (query.queue, query.queue)
         )
@@ -40,6 +46,9 @@ async def _count_runs(reads: Reads, query: CountRuns) -> list[RunCount]:
 _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] = {
     ListQueues: _list_queues,
     CountRuns: _count_runs,
+    ListSchedules: reads_schedule.list_schedules,
+    ScheduleHistory: reads_schedule.history,
+    FindDue: reads_schedule.find_due,
 }
 
 

@@ -80,7 +80,7 @@ class RemoteSessions:
 
     def _adopted(self, remotes: Sequence[Remote]) -> None:
         for remote in remotes:
-            self._sessions[remote.key] = _Session(self._enter(remote, _DETACHED), _ignore)
+            self._sessions[remote.key] = _Session(self._enter(remote, _DETACHED, {}), _ignore)
         self._arm()
 
     async def open(
@@ -96,7 +96,7 @@ class RemoteSessions:
         self.beat(hello.key)  # so that it does not lapse before this is committed
         self._opening[hello.key] = events
         self._push(Sweep(frozenset()), _ignore)
-        attached = partial(self._attached, events, lapsed)
+        attached = partial(self._attached, events, lapsed, hello.hello.limits)
         try:
             answer: Attached = await self._say(Attach(row, targets, hello.holds), attached)
         finally:
@@ -105,13 +105,21 @@ class RemoteSessions:
         return RemoteOpened(answer.remote.worker, answer.lost)
 
     def _attached(
-        self, events: SessionEvents, lapsed: Callable[[], None], answer: Attached
+        self,
+        events: SessionEvents,
+        lapsed: Callable[[], None],
+        limits: Mapping[str, int],
+        answer: Attached,
     ) -> None:
         remote = answer.remote
         session = self._sessions.get(remote.key)
         if session is None:
-            session = self._sessions[remote.key] = _Session(self._enter(remote, events), lapsed)
+            entered = self._enter(remote, events, limits)
+            session = self._sessions[remote.key] = _Session(entered, lapsed)
         state, session.lapsed = session.state, lapsed
+        if state.limits != limits:
+            state.limits = limits
+            self._hub.enter(state)
         if state.targets != remote.targets:
             state.serve(remote.targets)
         # a sweep before this one needs no telling: what it took is among what is answered as lost
@@ -124,8 +132,10 @@ class RemoteSessions:
         state.events = events
         self._loop.call_soon(_catch_up, state, events, answer.inbox)  # once `open` has returned
 
-    def _enter(self, remote: Remote, events: SessionEvents) -> SessionState:
-        state = SessionState(remote.worker, remote.row, remote.targets, events)
+    def _enter(
+        self, remote: Remote, events: SessionEvents, limits: Mapping[str, int]
+    ) -> SessionState:
+        state = SessionState(remote.worker, remote.row, remote.targets, events, limits)
         state.until, state.swept, state.heard = remote.until, remote.swept, time.monotonic()
         self._hub.enter(state)
         return state

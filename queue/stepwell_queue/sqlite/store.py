@@ -152,7 +152,7 @@ class SqliteStore:
         await self._answer(self._neighbours.sweep_remote(), self._group.push)
         row = worker_row(hello, self._context)
         worker, numbered = await self._answer(Register(row, targets), self._group.push)
-        self._hub.enter(SessionState(worker, row, numbered, events))
+        self._hub.enter(SessionState(worker, row, numbered, events, hello.limits))
         return SqliteSession(worker, self._end_session)
 
     async def _end_session(self, worker: int) -> None:

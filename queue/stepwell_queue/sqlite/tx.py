@@ -52,14 +52,15 @@ class SessionState:
         row: tuple[Any, ...],
         targets: Mapping[int, Target],
         events: SessionEvents,
+        limits: Mapping[str, int],
     ) -> None:
-        self.worker, self.row, self.events = worker, row, events
+        self.worker, self.row, self.events, self.limits = worker, row, events, limits
         self.serve(targets)
         self.alone: int | None = None  # a run with >= 2 crashes that it holds
         self.until = 0.0  # the lease, in monotonic seconds
         self.swept = 0
         self.heard: float | None = None  # the last beat of a remote worker, in monotonic seconds
-        self.gated: dict[str, list[int]] = {}  # its targets that are not open, by queue
+        self.gated: dict[str, list[int]] = {}  # its targets that a gate is before, by queue
         self.gates_read = -1  # of which reading that is
 
     def serve(self, targets: Mapping[int, Target]) -> None:
@@ -93,6 +94,7 @@ class Context:
     def __init__(self, clock: Clock, boot: str, token: str, lease: float) -> None:
         self.clock, self.boot, self.token, self.lease = clock, boot, token, lease
         self.sessions: dict[int, SessionState] = {}
+        self.bounded: tuple[SessionState, ...] = ()  # those that take only so many of a queue
         self.targets: dict[tuple[str, int, str, int], int] = {}  # numbers that are known
         self.next_due = 0.0  # no later than the earliest due row; 0 = not known
         self.alone = True  # no other process has this file open
@@ -106,9 +108,14 @@ class Context:
     def enter(self, session: SessionState) -> None:
         # replaced, never changed: the writer thread may be going through it
         self.sessions = {**self.sessions, session.worker: session}
+        self._note_bounded()
 
     def leave(self, worker: int) -> None:
         self.sessions = {other: one for other, one in self.sessions.items() if other != worker}
+        self._note_bounded()
+
+    def _note_bounded(self) -> None:
+        self.bounded = tuple(one for one in self.sessions.values() if one.limits)
 
 
 class Effects:
@@ -185,12 +192,16 @@ class Tx:
     def gave_up(self, run: int) -> None:
         """Note that a run is no longer held."""
         self.effects.moves.append((run, None, 0))
-        if self.context.limited:
+        if self.context.limited or self.context.bounded:
             self.freed(run)
 
     def freed(self, run: int) -> None:
         """What waits for the place of this run in its queue may be claimed."""
         context = self.context
+        for session in context.bounded:
+            for targets in session.gated.values():
+                self.effects.ready.update(targets)
+            session.drained = False
         queue = context.limited.get(run)
         if queue is not None:
             for target, its_queue in context.closed.items():

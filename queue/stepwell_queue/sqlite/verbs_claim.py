@@ -52,7 +52,7 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         return ClaimResult([], False, False)
     if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
-    gates = passage(tx, session, verb.rooms)
+    gates = passage(tx, session)
     rows: list[Any] = []
     alone_waiting = False
     if tx.one(_ANY_ALONE) is not None:

@@ -166,7 +166,7 @@ def hand_over(tx: Tx, worker: int) -> int:
         status = Status.READY if due is None else Status.SCHEDULED
         row = (int(status), due, crashes, tx.now, run, fence, worker)
         for (target,) in tx.execute(_HAND_OVER, row).fetchall():
-            if tx.context.limited:
+            if tx.context.limited or tx.context.bounded:
                 tx.freed(run)
             if due is None:
                 tx.made_ready(target)

@@ -83,6 +83,10 @@ ORDER BY r.run
 -- name: lane_of
 SELECT lane FROM runs WHERE run = ?
 
+-- name: held_of_queue
+SELECT count(*) FROM runs
+WHERE worker = ? AND target IN (SELECT target FROM targets WHERE queue = ?)
+
 -- name: running_gated
 SELECT r.run, t.queue FROM runs r CROSS JOIN targets t ON t.target = r.target
 WHERE r.worker IS NOT NULL AND t.open = 0
@@ -106,13 +110,24 @@ DELETE FROM buckets WHERE bucket IN (
 DELETE FROM buckets WHERE queue = ?
 
 -- name: list_queues
-SELECT q.queue, ifnull(s.settings, '{}'), ifnull(s.paused, 0), s.until, ifnull(s.reason, ''),
+SELECT q.queue, s.settings, ifnull(s.paused, 0), s.until, ifnull(s.reason, ''),
     (SELECT count(*) FROM runs r WHERE r.worker IS NOT NULL
         AND r.target IN (SELECT target FROM targets t WHERE t.queue = q.queue)),
     (SELECT count(*) FROM targets t CROSS JOIN runs r ON r.target = t.target
-        WHERE t.queue = q.queue AND r.status = 1),
-    (SELECT min(r.created) FROM targets t CROSS JOIN runs r ON r.target = t.target
-        WHERE t.queue = q.queue AND r.status = 1)
+        WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane = 0)
+    + (SELECT count(*) FROM targets t CROSS JOIN runs r ON r.target = t.target
+        WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane <> 0)
+    + (SELECT count(*) FROM targets t CROSS JOIN runs r ON r.target = t.target
+        WHERE t.queue = q.queue AND r.status = 1 AND r.crashes >= 2),
+    (SELECT created FROM runs WHERE run = (SELECT min(first) FROM (
+        SELECT min(r.run) AS first FROM targets t CROSS JOIN runs r ON r.target = t.target
+            WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane = 0
+        UNION ALL
+        SELECT min(r.run) FROM targets t CROSS JOIN runs r ON r.target = t.target
+            WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane <> 0
+        UNION ALL
+        SELECT min(r.run) FROM targets t CROSS JOIN runs r ON r.target = t.target
+            WHERE t.queue = q.queue AND r.status = 1 AND r.crashes >= 2)))
 FROM (SELECT queue FROM queues UNION SELECT queue FROM targets) q
 LEFT JOIN queues s ON s.queue = q.queue
 WHERE ? IS NULL OR q.queue = ?

@@ -236,7 +236,7 @@ class RemoteWorker:
 
 def give_back(store: SqliteStore, claimed: Claimed) -> None:
     """Release what was claimed for somebody who has gone."""
-    store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+    store.submit(Reschedule(claimed.run, claimed.fence, None, unstarted=True), _ignore)
 
 
 def _ignore(answer: object) -> None:
