@@ -55,5 +55,13 @@ class RunEnded(StepwellError):
         self.id, self.status, self.asked = id, status, asked
 
 
+class ScheduleNotFound(StepwellError):
+    """No schedule has this id."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"no schedule has the id {id!r}: `stepwell schedules list` shows all")
+        self.id = id
+
+
 class RequestRefused(StepwellError):
     """An operator's request does not fit the state of the run; nothing was changed."""

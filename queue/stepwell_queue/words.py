@@ -88,3 +88,11 @@ class Hold(enum.IntEnum):
     UNENDED = 0  # until it has ended
     PENDING = 1  # until it is claimed for the first time
     UNTIL = 2  # until a time, even if it ends before
+
+
+class Overlap(enum.IntEnum):
+    """What becomes of a tick of a schedule while an earlier run of it has not ended."""
+
+    SKIP = 0
+    QUEUE = 1  # it starts when those have ended; if one waits already, the tick is left out
+    ALLOW = 2

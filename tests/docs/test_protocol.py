@@ -54,6 +54,9 @@ STRUCTS: tuple[Any, ...] = (
     contract.AuditRow,
     contract.WorkerInfo,
     contract.Finding,
+    contract.ScheduleRow,
+    contract.TickRow,
+    contract.DueSchedules,
 )
 LIMITS = {
     "greeting": f"{protocol.GREETING_LIMIT} bytes",
@@ -80,6 +83,7 @@ REFUSED: list[Exception] = [
     errors.IdConflict("id", "existing", "asked"),
     errors.RunNotFound("id"),
     errors.RunEnded("id", "status", "asked"),
+    errors.ScheduleNotFound("id"),
     errors.RequestRefused("message"),
     errors.StepwellError("message"),
     ValueError("message"),

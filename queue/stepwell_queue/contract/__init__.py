@@ -28,6 +28,18 @@ from stepwell_queue.contract.rows import Record as Record
 from stepwell_queue.contract.rows import Terms as Terms
 from stepwell_queue.contract.rows import Time as Time
 from stepwell_queue.contract.rows import born as born
+from stepwell_queue.contract.schedules import DropSchedule as DropSchedule
+from stepwell_queue.contract.schedules import DueSchedules as DueSchedules
+from stepwell_queue.contract.schedules import FindDue as FindDue
+from stepwell_queue.contract.schedules import ListSchedules as ListSchedules
+from stepwell_queue.contract.schedules import PauseSchedule as PauseSchedule
+from stepwell_queue.contract.schedules import PutSchedule as PutSchedule
+from stepwell_queue.contract.schedules import ResumeSchedule as ResumeSchedule
+from stepwell_queue.contract.schedules import RunSchedule as RunSchedule
+from stepwell_queue.contract.schedules import ScheduleHistory as ScheduleHistory
+from stepwell_queue.contract.schedules import ScheduleRow as ScheduleRow
+from stepwell_queue.contract.schedules import Tick as Tick
+from stepwell_queue.contract.schedules import TickRow as TickRow
 from stepwell_queue.contract.store import Session as Session
 from stepwell_queue.contract.store import SessionEvents as SessionEvents
 from stepwell_queue.contract.store import Store as Store
@@ -61,6 +73,7 @@ from stepwell_queue.contract.views import WorkerInfo as WorkerInfo
 from stepwell_queue.words import Hold as Hold
 from stepwell_queue.words import InboxKind as InboxKind
 from stepwell_queue.words import Kind as Kind
+from stepwell_queue.words import Overlap as Overlap
 from stepwell_queue.words import Phase as Phase
 from stepwell_queue.words import RecordKind as RecordKind
 from stepwell_queue.words import Rollback as Rollback

@@ -11,19 +11,25 @@ from stepwell_queue.contract import (
     Ask,
     CancelRun,
     Claim,
+    DropSchedule,
     Finish,
     Park,
     PauseQueue,
+    PauseSchedule,
     Prune,
     PurgeQueue,
+    PutSchedule,
     Reschedule,
     ResumeQueue,
+    ResumeSchedule,
+    RunSchedule,
     SendSignal,
     SetQueue,
     Settle,
     Start,
     StartMany,
     Terms,
+    Tick,
 )
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -83,6 +89,18 @@ def _cancel(verb: CancelRun) -> int:
     return SMALL + len(verb.reason)
 
 
+def _put_schedule(verb: PutSchedule) -> int:
+    return SMALL + len(verb.plan)
+
+
+def _tick(verb: Tick) -> int:
+    return SMALL if verb.run is None else 2 * SMALL + len(verb.run.args)
+
+
+def _run_schedule(verb: RunSchedule) -> int:
+    return 2 * SMALL + len(verb.run.args)
+
+
 def _other(verb: AnyVerb) -> int:
     return SMALL
 
@@ -105,6 +123,12 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     PauseQueue: _other,
     ResumeQueue: _other,
     PurgeQueue: _other,
+    PutSchedule: _put_schedule,
+    DropSchedule: _other,
+    PauseSchedule: _other,
+    ResumeSchedule: _other,
+    Tick: _tick,
+    RunSchedule: _run_schedule,
 }
 
 

@@ -21,22 +21,31 @@ from stepwell_queue.contract import (
     Claim,
     Claimed,
     CountRuns,
+    DropSchedule,
+    FindDue,
     Finish,
     Hello,
     InboxRow,
     ListQueues,
+    ListSchedules,
     Park,
     PauseQueue,
+    PauseSchedule,
     Prune,
     PurgeQueue,
+    PutSchedule,
     Reschedule,
     ResumeQueue,
+    ResumeSchedule,
     RunFilter,
+    RunSchedule,
+    ScheduleHistory,
     SendSignal,
     SetQueue,
     Settle,
     Start,
     StartMany,
+    Tick,
 )
 
 MAGIC: Final = "stepwell"
@@ -203,8 +212,14 @@ VerbOnWire: TypeAlias = (
     | PauseQueue
     | ResumeQueue
     | PurgeQueue
+    | PutSchedule
+    | DropSchedule
+    | PauseSchedule
+    | ResumeSchedule
+    | Tick
+    | RunSchedule
 )
-QueryOnWire: TypeAlias = ListQueues | CountRuns
+QueryOnWire: TypeAlias = ListQueues | CountRuns | ListSchedules | ScheduleHistory | FindDue
 QUERIES: Final[tuple[type[AnyQuery], ...]] = get_args(QueryOnWire)
 Request: TypeAlias = (
     VerbOnWire
@@ -319,6 +334,7 @@ _ERRORS: Final[dict[str, type[Exception]]] = {
         errors.IdConflict,
         errors.RunNotFound,
         errors.RunEnded,
+        errors.ScheduleNotFound,
         errors.RequestRefused,
         errors.StepwellError,
         ValueError,
@@ -330,6 +346,7 @@ _FIELDS: Final[dict[type[Exception], tuple[str, ...]]] = {
     errors.IdConflict: ("id", "existing", "asked"),
     errors.RunNotFound: ("id",),
     errors.RunEnded: ("id", "status", "asked"),
+    errors.ScheduleNotFound: ("id",),
 }
 
 

@@ -22,6 +22,7 @@ from stepwell_queue.contract import (
     Claim,
     Claimed,
     ClaimResult,
+    DropSchedule,
     Ended,
     Finding,
     Finish,
@@ -30,14 +31,18 @@ from stepwell_queue.contract import (
     InboxRow,
     Park,
     PauseQueue,
+    PauseSchedule,
     Prune,
     PurgeQueue,
+    PutSchedule,
     Query,
     Record,
     Reschedule,
     ResumeQueue,
+    ResumeSchedule,
     RunFilter,
     RunInfo,
+    RunSchedule,
     SendSignal,
     SessionEvents,
     SetQueue,
@@ -45,6 +50,7 @@ from stepwell_queue.contract import (
     Start,
     Started,
     StartMany,
+    Tick,
     Verb,
     WorkerInfo,
     born,
@@ -94,7 +100,20 @@ _FORKED: Final = (
     "fork: open a store of its own in the child"
 )
 _PLAIN: Final = frozenset(
-    (Append, Finish, Settle, Reschedule, SendSignal, SetQueue, PauseQueue, ResumeQueue)
+    (
+        Append,
+        Finish,
+        Settle,
+        Reschedule,
+        SendSignal,
+        SetQueue,
+        PauseQueue,
+        ResumeQueue,
+        PutSchedule,
+        DropSchedule,
+        PauseSchedule,
+        ResumeSchedule,
+    )
 )  # answered by nil
 
 
@@ -493,6 +512,14 @@ def _number(store: TcpStore, verb: Any, done: Done) -> Done:
     return _decoded(int, done)
 
 
+def _text(store: TcpStore, verb: Any, done: Done) -> Done:
+    return _decoded(str, done)
+
+
+def _started_whole(store: TcpStore, verb: Any, done: Done) -> Done:
+    return _decoded(Started, done)
+
+
 def _started_many(store: TcpStore, verb: Any, done: Done) -> Done:
     return _decoded(list[Started], done)
 
@@ -528,6 +555,8 @@ _ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
     Ask: _number,
     Prune: _number,
     PurgeQueue: _number,
+    Tick: _text,
+    RunSchedule: _started_whole,
     Park: _parked,
     Claim: _claim,
 }
