@@ -193,7 +193,7 @@ class Passage:
             rooms[-1] = any_key
             soonest = None
             for lane, tokens, at in tx.execute(_BUCKETS, (queue,)).fetchall():
-                now = _filled(tokens, at, tx.now, rate)
+                now = _filled(tx, queue, lane, tokens, at, rate)
                 rooms[lane] = min(rooms.get(lane, any_key), int(now))
                 if now < 1:
                     wait = _until_one(now, rate)
@@ -304,20 +304,26 @@ def returned(tx: Tx, run: int) -> None:
 
 def take(tx: Tx, queue: str, lane: int, rate: RateLimit, count: int) -> None:
     tokens = min(_tokens(tx, queue, lane, rate) - count, float(rate.burst))
+    _put(tx, queue, lane, tokens, rate)
+    tx.execute(_DROP_FULL, (tx.now,))
+
+
+def _put(tx: Tx, queue: str, lane: int, tokens: float, rate: RateLimit) -> None:
     full = tx.now + (rate.burst - tokens) * rate.per / rate.count
     tx.execute(_PUT_BUCKET, (queue, lane, tokens, tx.now, full))
-    tx.execute(_DROP_FULL, (tx.now,))
 
 
 def _tokens(tx: Tx, queue: str, lane: int, rate: RateLimit) -> float:
     row = tx.one(_BUCKET, (queue, lane))
-    return float(rate.burst) if row is None else _filled(row[0], row[1], tx.now, rate)
+    return float(rate.burst) if row is None else _filled(tx, queue, lane, row[0], row[1], rate)
 
 
-def _filled(tokens: float, at: float, now: float, rate: RateLimit) -> float:
-    # A clock that was set back gives nothing, and takes nothing.
-    grown = max(now - at, 0.0) * rate.count / rate.per
-    return min(tokens + grown, float(rate.burst))
+def _filled(tx: Tx, queue: str, lane: int, tokens: float, at: float, rate: RateLimit) -> float:
+    """What is in a bucket by now."""
+    if at > tx.now:  # the clock was set back: it fills from now on
+        _put(tx, queue, lane, tokens, rate)
+        return tokens
+    return min(tokens + (tx.now - at) * rate.count / rate.per, float(rate.burst))
 
 
 _NEARLY: Final = 1e-9

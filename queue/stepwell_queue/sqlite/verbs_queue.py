@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from stepwell_queue.contract import PauseQueue, PurgeQueue, QueueSettings, ResumeQueue, SetQueue
 from stepwell_queue.errors import RequestRefused
@@ -16,6 +17,7 @@ _ROW, _PUT, _PAUSE, _RESUME = (
     SQL["queue_row"], SQL["put_queue"], SQL["pause_queue"], SQL["resume_queue"],
 )  # fmt: skip
 _OPEN, _DROP_AGEING, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_ageing"], SQL["drop_buckets"]
+_FORGET_ASKED: Final = SQL["forget_asked"]
 _UNCLAIMED: Final = SQL["unclaimed_in_queue"]
 MOST_PURGED: Final = 10_000
 
@@ -29,20 +31,23 @@ def set_queue(tx: Tx, verb: SetQueue) -> None:
     paused, stored, declared, since = row or (0, "{}", "", None)
     if verb.declared is not None and verb.declared == declared:
         return
-    before, settings = _decode(stored), verb.settings
-    if settings.ageing is None:
-        since = None
+    before = _decode(stored)
+    settings = verb.settings if verb.only is None else _changed(before, verb)
+    if before.ageing != settings.ageing:
         if before.ageing is not None:
             tx.execute(_DROP_AGEING, (verb.queue,))
-    elif before.ageing != settings.ageing:
-        if before.ageing is not None:
-            tx.execute(_DROP_AGEING, (verb.queue,))
-        since = tx.now
+            tx.execute(_FORGET_ASKED, (verb.queue,))
+        since = None if settings.ageing is None else tx.now
     if (before.rate, before.key_rate) != (settings.rate, settings.key_rate):
         tx.execute(_DROP_BUCKETS, (verb.queue,))
     name = declared if verb.declared is None else verb.declared
     tx.execute(_PUT, (verb.queue, _encode(settings).decode(), settings.gated, name, since))
     _set_targets(tx, verb.queue, is_open=not (paused or settings.gated))
+
+
+def _changed(before: QueueSettings, verb: SetQueue) -> QueueSettings:
+    changes = {name: getattr(verb.settings, name) for name in verb.only or ()}
+    return replace(before, **changes)
 
 
 def pause_queue(tx: Tx, verb: PauseQueue) -> None:
@@ -76,6 +81,9 @@ def purge_queue(tx: Tx, verb: PurgeQueue) -> int:
 
 def _refuse_absurd(verb: SetQueue) -> None:
     settings = verb.settings
+    unknown = set(verb.only or ()).difference(QueueSettings.__struct_fields__)
+    if unknown:
+        raise RequestRefused(f"queue {verb.queue!r} has no setting {', '.join(sorted(unknown))}")
     for name in ("limit", "key_limit", "max_length", "keep_count"):
         value = getattr(settings, name)
         if value is not None and value < (0 if name == "keep_count" else 1):
@@ -86,6 +94,10 @@ def _refuse_absurd(verb: SetQueue) -> None:
             raise RequestRefused(
                 f"queue {verb.queue!r}: {name} must allow at least 1 start in a span over 0 seconds"
             )
+    if settings.keep_age is not None and not 0 <= settings.keep_age < 1e12:
+        raise RequestRefused(
+            f"queue {verb.queue!r}: keep_age is a span in seconds, not {settings.keep_age!r}"
+        )
     if settings.ageing is not None and not 0 < settings.ageing < 1e9:
         raise RequestRefused(
             f"queue {verb.queue!r}: ageing is a span over 0 seconds, not {settings.ageing!r}"

@@ -26,8 +26,13 @@ UPDATE targets SET open = (keyed = 0 AND ?) WHERE queue = ?
 UPDATE targets SET keyed = 1, open = 0 WHERE target = ? AND keyed = 0
 
 -- name: drop_ageing
-UPDATE runs SET priority = asked, asked = NULL
-WHERE asked IS NOT NULL AND status < 10 AND target IN (SELECT target FROM targets WHERE queue = ?)
+UPDATE runs SET priority = (SELECT t.asked FROM terms t WHERE t.run = runs.run)
+WHERE status < 10 AND target IN (SELECT target FROM targets WHERE queue = ?)
+    AND run IN (SELECT t.run FROM terms t WHERE t.asked IS NOT NULL)
+
+-- name: forget_asked
+UPDATE terms SET asked = NULL WHERE asked IS NOT NULL
+    AND run IN (SELECT r.run FROM runs r JOIN targets t ON t.target = r.target WHERE t.queue = ?)
 
 -- name: unclaimed_in_queue
 SELECT r.run FROM targets t CROSS JOIN runs r ON r.target = t.target
@@ -134,5 +139,17 @@ WHERE ? IS NULL OR q.queue = ?
 ORDER BY q.queue
 
 -- name: count_runs
-SELECT t.queue, r.status, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
-WHERE t.kind < 2 AND (?1 IS NULL OR t.queue = ?1) GROUP BY t.queue, r.status
+SELECT t.queue, t.kind, r.status, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
+WHERE ?1 IS NULL OR t.queue = ?1 GROUP BY t.queue, t.kind, r.status
+
+-- name: count_ends
+SELECT t.queue, count(*), sum(r.status = 11) FROM targets t CROSS JOIN runs r
+WHERE (?1 IS NULL OR t.queue = ?1) AND r.target = t.target AND r.ended IS NOT NULL AND r.ended > ?2
+GROUP BY t.queue
+
+-- name: find_running
+SELECT id FROM runs
+WHERE worker IS NOT NULL AND target IN (SELECT target FROM targets WHERE queue = ?) LIMIT ?
+
+-- name: list_settings
+SELECT queue, settings FROM queues ORDER BY queue
