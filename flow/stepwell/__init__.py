@@ -2,12 +2,15 @@
 
 from stepwell._app.app import Stepwell
 from stepwell._app.handles import Run
+from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
 from stepwell._app.settings import Retention
 from stepwell._app.views import Audit, Event, History, RunInfo, RunStatus
 from stepwell._app.worker import Worker
+from stepwell._batches import BatchTask
 from stepwell._blocking.app import BlockingStepwell, BlockingWorker, run
 from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.handles import BlockingRun
+from stepwell._blocking.schedules import BlockingSchedule
 from stepwell._branches import parallel, race
 from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
 from stepwell._children import ChildRun
@@ -15,8 +18,10 @@ from stepwell._decorated import Step, Task, Workflow
 from stepwell._decorators import step, task, workflow
 from stepwell._log import Logger, get_logger
 from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
+from stepwell._schedules import schedule
 from stepwell._scopes import (
     current_app,
+    current_job,
     current_run,
     current_step,
     is_replaying,
@@ -31,6 +36,7 @@ from stepwell_queue.errors import (
     RequestRefused,
     RunEnded,
     RunNotFound,
+    ScheduleNotFound,
     StepwellError,
     StoreRefused,
     StoreUnavailable,
@@ -39,11 +45,14 @@ from stepwell_queue.tcp.access import Access
 from stepwell_runtime.codec import DecodingError, PayloadTooLarge, SerializationError
 from stepwell_runtime.definitions import Retry
 from stepwell_runtime.errors import (
+    BatchMismatch,
     Cancelled,
+    ChildDied,
     DeadlineExceeded,
     DefinitionError,
     Diverged,
     DurabilityError,
+    GiveUp,
     NotDurable,
     OutsideWorkflow,
     RetryLater,
@@ -55,19 +64,26 @@ from stepwell_runtime.errors import (
     StepFailed,
     StepInStep,
     StepTimeout,
+    TaskTimeout,
     WorkerCrashed,
 )
-from stepwell_runtime.scope import RunFacts, StepScope
+from stepwell_runtime.middleware import CallNext, Middleware, Outcome
+from stepwell_runtime.scope import JobScope, RunFacts
 
 __all__ = [
     "Access",
     "Audit",
+    "BatchMismatch",
+    "BatchTask",
     "BlockingCalls",
     "BlockingRun",
+    "BlockingSchedule",
     "BlockingStepwell",
     "BlockingWorker",
     "Call",
+    "CallNext",
     "Cancelled",
+    "ChildDied",
     "ChildRun",
     "DeadlineExceeded",
     "DecodingError",
@@ -76,10 +92,14 @@ __all__ = [
     "DurabilityError",
     "Event",
     "Finding",
+    "GiveUp",
     "History",
     "IdConflict",
+    "JobScope",
     "Logger",
+    "Middleware",
     "NotDurable",
+    "Outcome",
     "OutsideWorkflow",
     "PayloadTooLarge",
     "RequestRefused",
@@ -96,6 +116,10 @@ __all__ = [
     "RunNotFound",
     "RunStatus",
     "RunStuck",
+    "Schedule",
+    "ScheduleInfo",
+    "ScheduleNotFound",
+    "ScheduleTick",
     "SerializationError",
     "Signal",
     "SignalTimeout",
@@ -103,7 +127,6 @@ __all__ = [
     "StepCall",
     "StepFailed",
     "StepInStep",
-    "StepScope",
     "StepTimeout",
     "Stepwell",
     "StepwellError",
@@ -111,6 +134,7 @@ __all__ = [
     "StoreUnavailable",
     "Task",
     "TaskCall",
+    "TaskTimeout",
     "Undo",
     "Worker",
     "WorkerCrashed",
@@ -119,6 +143,7 @@ __all__ = [
     "WorkflowCall",
     "compensate",
     "current_app",
+    "current_job",
     "current_run",
     "current_step",
     "get_logger",
@@ -128,6 +153,7 @@ __all__ = [
     "race",
     "random",
     "run",
+    "schedule",
     "sleep",
     "sleep_until",
     "start",

@@ -29,7 +29,7 @@ from stepwell_runtime.definitions import (
 )
 from stepwell_runtime.errors import OutsideWorkflow, StepInStep
 from stepwell_runtime.launch import checked_id
-from stepwell_runtime.scope import StepScope, WorkflowScope, scope_here
+from stepwell_runtime.scope import JobScope, WorkflowScope, scope_here
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -59,7 +59,7 @@ class Call(CallCommand, Generic[R_co]):
         self.options = options
         self._built: tuple[CodeType, int] | None
         scope = scope_here()
-        if scope is None or isinstance(scope, StepScope):
+        if scope is None or isinstance(scope, JobScope):
             self._built = None
         else:
             frame = sys._getframe(2)  # past the decorated function (or with_options): the user's
@@ -92,7 +92,7 @@ class Call(CallCommand, Generic[R_co]):
 
 def warn_forgotten(call: Call[Any], built: tuple[CodeType, int]) -> None:
     scope = scope_here()
-    if scope is not None and not isinstance(scope, StepScope) and scope.closing:
+    if scope is not None and not isinstance(scope, JobScope) and scope.closing:
         return  # the workflow is put aside, and will build the call again when it goes on
     code, instruction = built
     warnings.warn_explicit(
@@ -126,7 +126,7 @@ class StepCall(Call[R_co], StepCommand):
     def __await__(self) -> Generator[Any, Any, R_co]:
         self._built = None
         scope = scope_here()
-        if scope is None or isinstance(scope, StepScope):
+        if scope is None or isinstance(scope, JobScope):
             return (yield from run_plainly(self, scope).__await__())
         if scope.closing:
             scope.refuse()
@@ -171,7 +171,7 @@ class TaskCall(Call[R_co], ChildCommand):
     def __await__(self) -> Generator[Any, Any, R_co]:
         self._built = None
         scope = scope_here()
-        if scope is None or isinstance(scope, StepScope):
+        if scope is None or isinstance(scope, JobScope):
             return (yield from run_plainly(self, scope).__await__())
         return (yield from await_child(self, scope))
 
@@ -192,6 +192,11 @@ class TaskCall(Call[R_co], ChildCommand):
         `timeout` of one attempt, `deadline` in total and `delay` before the start are in seconds;
         `at` is an aware datetime before which it does not start. A higher `priority` goes first.
         """
+        if timeout is not None and self.definition.batch is not None:
+            raise ValueError(
+                f"task {self.definition.name!r} is executed in batches, and a timeout is for a "
+                "whole batch: set it with @task(timeout=…), or give this call a deadline="
+            )
         options = self.replaced(
             {
                 "id": None if id is None else checked_id(id),
@@ -216,7 +221,7 @@ class WorkflowCall(Call[R_co], ChildCommand):
     def __await__(self) -> Generator[Any, Any, R_co]:
         self._built = None
         scope = scope_here()
-        if scope is None or isinstance(scope, StepScope):
+        if scope is None or isinstance(scope, JobScope):
             raise OutsideWorkflow(
                 f"await {self.definition.name}(…)",
                 "use `await app.start(…)`, or `await app.run(…)` to execute it here",
@@ -258,21 +263,30 @@ def await_child(call: Call[R_co], scope: WorkflowScope) -> Generator[Command, An
     return result
 
 
-async def run_plainly(call: Call[R_co], scope: StepScope | None) -> R_co:
+async def run_plainly(call: Call[R_co], scope: JobScope | None) -> R_co:
     """Run the function of a step or task call here: in a step, or outside of any run."""
     definition: Definition = call.definition
     if scope is None:
         refuse_in_discarded_workflow()
     elif isinstance(definition, StepDefinition):
         refuse_run_of_its_own(definition, scope)
+    result: R_co
+    if isinstance(definition, TaskDefinition) and definition.batch is not None:
+        from stepwell_runtime.batch import of_one
+
+        result = of_one(definition, await run_function(definition, ([*call.args],), {}))
+    else:
+        result = await run_function(definition, call.args, call.kwargs)
+    return result
+
+
+async def run_function(
+    definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     if definition.is_async:
-        result: R_co = await definition.fn(*call.args, **call.kwargs)
-        return result
-    outcome: Any = await to_thread.run_sync(
-        functools.partial(definition.fn, *call.args, **call.kwargs)
-    )
-    plain: R_co = await outcome if inspect.isawaitable(outcome) else outcome
-    return plain
+        return await definition.fn(*args, **kwargs)
+    outcome: Any = await to_thread.run_sync(functools.partial(definition.fn, *args, **kwargs))
+    return await outcome if inspect.isawaitable(outcome) else outcome
 
 
 def refuse_in_discarded_workflow() -> None:
@@ -283,7 +297,7 @@ def refuse_in_discarded_workflow() -> None:
         raise error
 
 
-def refuse_run_of_its_own(definition: StepDefinition, scope: StepScope) -> None:
+def refuse_run_of_its_own(definition: StepDefinition, scope: JobScope) -> None:
     option = (
         "queue="
         if definition.queue is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from stepwell_runtime.core.commands import JoinCommand
 from stepwell_runtime.errors import OutsideWorkflow
-from stepwell_runtime.scope import step_scope, workflow_scope
+from stepwell_runtime.scope import job_scope, workflow_scope
 
 if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
@@ -33,7 +33,7 @@ class ChildRun(Generic[R]):
                 scope.refuse()
             found: R = await JoinCommand(self.id, Any)
             return found
-        step = step_scope()
+        step = job_scope()
         if step is None or step.app is None:
             raise OutsideWorkflow(
                 "ChildRun.result()", "use `await app.get(child.id, definition).result()`"

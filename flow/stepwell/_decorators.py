@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from stepwell import _options as check
+from stepwell._batches import BatchDecorator, BatchTask, batch_fields
 from stepwell._calls import Call, is_call
 from stepwell._decorated import (
     Step,
@@ -16,7 +17,7 @@ from stepwell._decorated import (
     Workflow,
     WorkflowDecorator,
 )
-from stepwell._definitions import checked, common_fields, shown, timeout_of
+from stepwell._definitions import checked, common_fields, executor_of, shown, timeout_of
 from stepwell_runtime.definitions import (
     NO_RETRY,
     Retry,
@@ -46,6 +47,7 @@ def step(
     timeout: Seconds | None = None,
     on_cancel: Literal["finish", "interrupt"] = "finish",
     queue: str | None = None,
+    executor: Literal["thread", "process"] = "thread",
 ) -> UndoableDecorator[R]: ...
 @overload
 def step(
@@ -56,6 +58,7 @@ def step(
     timeout: Seconds | None = None,
     on_cancel: Literal["finish", "interrupt"] = "finish",
     queue: str | None = None,
+    executor: Literal["thread", "process"] = "thread",
 ) -> StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -68,19 +71,22 @@ def step(
     timeout: Seconds | None = None,
     on_cancel: Literal["finish", "interrupt"] = "finish",
     queue: str | None = None,
+    executor: Literal["thread", "process"] = "thread",
 ) -> Any:
     """Make a function a step: its result is journaled, so that it is not executed again.
 
-    A plain function runs in a thread. `retry`: None = one attempt. `timeout`: seconds for one
-    attempt; None = no limit. `compensate` makes the call that undoes it out of its result.
-    `on_cancel`: "finish" lets a step that has begun end, "interrupt" stops it.
-    `queue`: executed by a worker that serves this queue; None = in the worker that holds the run.
-    `name`: None = the qualified name. Raises DefinitionError for what cannot be a step.
+    A plain function runs in a thread, or with `executor="process"` in a child process. `retry`:
+    None = one attempt. `timeout`: seconds for one attempt; None = no limit. `compensate` makes the
+    call that undoes it out of its result. `on_cancel`: "finish" lets a step that has begun end,
+    "interrupt" stops it. `queue`: executed by a worker that serves this queue; None = in the
+    worker that holds the run. `name`: None = the qualified name. Raises DefinitionError for what
+    cannot be a step.
     """
 
     def decorate(fn: Callable[..., Any]) -> Step[..., Any, Any]:
         definition = StepDefinition(
             **common_fields(fn, "step", name, version, queue),
+            executor=executor_of("step", fn, executor),
             retry=checked("step", fn, check.retry, retry) or NO_RETRY,
             timeout=timeout_of("step", fn, timeout),
             compensate=undo_maker(fn, compensate),
@@ -102,6 +108,8 @@ def task(fn: Callable[P, R], /) -> Task[P, R, R]: ...
 @overload
 def task(
     *,
+    batch: int,
+    linger: Seconds = 0.0,
     name: str | None = None,
     version: int = 1,
     queue: str | None = None,
@@ -109,6 +117,19 @@ def task(
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
     max_crashes: int = 3,
+    executor: Literal["thread", "process"] = "thread",
+) -> BatchDecorator: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    version: int = 1,
+    queue: str | None = None,
+    retry: Retry | None = None,
+    timeout: Seconds | None = None,
+    deadline: Seconds | None = None,
+    max_crashes: int = 3,
+    executor: Literal["thread", "process"] = "thread",
 ) -> TaskDecorator: ...
 def task(
     fn: Callable[..., Any] | None = None,
@@ -121,25 +142,37 @@ def task(
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
     max_crashes: int = 3,
+    executor: Literal["thread", "process"] = "thread",
+    batch: int | None = None,
+    linger: Seconds = 0.0,
 ) -> Any:
-    """Make a function a task: a plain queue job. A plain function runs in a thread.
+    """Make a function a task: a plain queue job.
 
-    `queue`: None = "default". `retry`: None = one attempt. `timeout`: seconds for one attempt,
-    `deadline`: seconds in total from its start; None = no limit. `max_crashes`: how many workers
-    may die in it before it fails.
+    A plain function runs in a thread, or with `executor="process"` in a child process. `queue`:
+    None = "default". `retry`: None = one attempt. `timeout`: seconds for one attempt, `deadline`:
+    seconds in total from its start; None = no limit. `max_crashes`: how many workers
+    may die in it before it fails. `batch`: the function gets a list of at most so many items, one
+    of each call, and returns a list of results; None = one call at a time. `linger`: seconds that
+    a batch waits to become full; 0 = it begins with what is there.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a task.
     """
 
     def decorate(fn: Callable[..., Any]) -> Task[..., Any, Any]:
+        fields = common_fields(fn, "task", name, version, queue)
+        if batch is not None:
+            fields = batch_fields(fn, batch, linger, max_crashes, fields)
+        elif linger != 0.0:
+            raise DefinitionError(f"@task {shown(fn)}: linger= is for batches: give it batch=, too")
         definition = TaskDefinition(
-            **common_fields(fn, "task", name, version, queue),
+            **fields,
+            executor=executor_of("task", fn, executor),
             retry=checked("task", fn, check.retry, retry) or NO_RETRY,
             timeout=timeout_of("task", fn, timeout),
             deadline=timeout_of("task", fn, deadline, "deadline"),
             max_crashes=checked("task", fn, check.whole, max_crashes, "max_crashes", 1),
         )
         registry.add(definition)
-        return Task(definition)
+        return Task(definition) if batch is None else BatchTask[Any, Any, Any](definition)
 
     return decorate if fn is None else decorate(fn)
 

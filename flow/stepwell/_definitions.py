@@ -6,13 +6,14 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, get_origin
+from typing import Any, Literal, get_origin
 
 from stepwell import _options as check
 from stepwell_runtime.definitions import Seconds, resolved_annotations
 from stepwell_runtime.errors import DefinitionError
 
 Fn = Callable[..., Any]
+Executor = Literal["thread", "process"]
 
 
 def common_fields(
@@ -49,6 +50,30 @@ def checked(word: str, fn: Fn, rule: Callable[..., Any], value: Any, *rest: Any)
 def timeout_of(word: str, fn: Fn, value: Seconds | None, what: str = "timeout") -> float | None:
     found: float | None = checked(word, fn, check.positive_seconds, value, what)
     return found
+
+
+def executor_of(word: str, fn: Fn, value: Executor) -> Executor:
+    """Return `executor=`; refuse to send what a child process could not execute."""
+    checked(word, fn, check.one_of, value, "executor", ("thread", "process"))
+    if value == "thread":
+        return value
+    where, qualname = f"@{word} {shown(fn)}", getattr(fn, "__qualname__", None)
+    if is_async(fn):
+        raise DefinitionError(
+            f"{where}: executor='process' is for plain functions, and this is an `async def`, "
+            "which runs in the event loop: make it a `def`"
+        )
+    if qualname is None or "<" in qualname or not _has_file(fn.__module__):
+        raise DefinitionError(
+            f"{where}: executor='process' needs a function that a child process can import by its "
+            "name: write it with `def` at the top level of a module or script, not in a function, "
+            "a shell or a notebook"
+        )
+    return value
+
+
+def _has_file(module: str) -> bool:
+    return module != "__main__" or hasattr(sys.modules[module], "__file__")
 
 
 def refuse_unfit(fn: Fn, word: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell_runtime.scope import StepScope, current
+from stepwell_runtime.scope import JobScope, current
 
 
 class Logger:
@@ -48,7 +48,7 @@ class Logger:
         scope = current.get()
         if scope is None:
             bound: dict[str, Any] = {}
-        elif isinstance(scope, StepScope):
+        elif isinstance(scope, JobScope):
             bound = {
                 "run": scope.run_id,
                 "step": scope.name,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import CoroutineType
@@ -17,10 +15,13 @@ import anyio.to_thread
 
 from stepwell_runtime.core.branch import awaiting
 from stepwell_runtime.definitions import Definition
-from stepwell_runtime.errors import StepTimeout
+from stepwell_runtime.errors import StepTimeout, TaskTimeout
+from stepwell_runtime.executors import Executors
 from stepwell_runtime.lag import STEP_TURN, clock, step_blocked
 from stepwell_runtime.lanes import Lanes
-from stepwell_runtime.scope import StepScope, current
+from stepwell_runtime.log import log
+from stepwell_runtime.middleware import surrounded
+from stepwell_runtime.scope import JobScope, current
 
 Ended = Callable[[Any, BaseException | None], None]
 
@@ -30,33 +31,35 @@ _NO_ARGUMENTS: list[Any] = []
 _NO_KEYWORDS: dict[str, Any] = {}
 
 
-class Attempt(StepScope, eq=False):
+class Attempt(JobScope, eq=False):
     """A running attempt, which is also the scope that its function sees.
 
     `ended(value, error)` is called once, on the loop, unless it was dropped. An async function is
-    cancelled at its timeout. A plain one runs in a thread, which cannot be stopped: at its timeout
-    it is abandoned, and `current_step().cancelled` becomes true.
+    cancelled at its timeout. A plain one runs in a child process, which is killed, or in a thread,
+    which cannot be stopped: it is abandoned, and `current_job().cancelled` becomes true.
     """
 
     _definition: Definition
-    _args: list[Any]
-    _kwargs: dict[str, Any]
     _timeout: float | None
-    _limiter: anyio.CapacityLimiter
+    _executors: Executors
     _loop: asyncio.AbstractEventLoop
     _ended: Ended
     _context: Context | None = None
     _why: str | None = None
     _lane: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
+    _in_thread: bool = False  # its function is running there right now
+    _abandoned: bool = False
+
+    @property
+    def cancelled(self) -> bool:
+        return self._why is not None
 
     def begin(self, lanes: Lanes, context: Context) -> None:
         """Start in a copy of `context`, so that what the function sets there stays with it."""
         self._context = context = context.copy()
         context.run(current.set, self)
-        if not self._definition.is_async:
-            self.cancel_event = threading.Event()
-        elif self._timeout is not None:
+        if self._timeout is not None and self._definition.is_async:
             self._start_timer()
         lanes.run(self)
 
@@ -76,9 +79,8 @@ class Attempt(StepScope, eq=False):
     def _stop(self, why: str) -> None:
         if self._why is None:
             self._why = why
-        event = self.cancel_event
-        if event is not None:
-            event.set()
+            if self._in_thread:
+                self._abandon(why)
         if self._lane is not None:
             self._lane.cancel()
 
@@ -93,11 +95,14 @@ class Attempt(StepScope, eq=False):
         if self._why is None and context is not None:
             begun = clock()
             try:
-                call: Any = (
-                    self._definition.fn(*self._args, **self._kwargs)
-                    if self._definition.is_async
-                    else self._in_thread()
-                )
+                middleware = self._executors.middleware
+                call: Any
+                if middleware:
+                    call = surrounded(middleware, self, self._execute)
+                elif self._definition.is_async:
+                    call = self._definition.fn(*self._args, **self._kwargs)
+                else:
+                    call = self._execute()
                 if type(call) is not _COROUTINE:
                     call = awaiting(call)
                 waits_for = context.run(call.send, None)
@@ -164,7 +169,7 @@ class Attempt(StepScope, eq=False):
 
     def turn_over(self, begun: float) -> None:
         seconds = clock() - begun
-        if seconds > STEP_TURN and self.cancel_event is None:  # not in a thread
+        if seconds > STEP_TURN and self._definition.is_async:
             step_blocked(self, seconds)
 
     def _cancelled_itself(self, error: BaseException) -> None:
@@ -172,30 +177,75 @@ class Attempt(StepScope, eq=False):
         ended(None, error)
 
     def _stopped(self, ended: Ended, error: BaseException | None) -> None:
-        if self._why == "timeout":
-            what = f"{self._definition.word} {self._definition.name!r}"
-            error = StepTimeout(f"{what} took longer than its timeout of {self._timeout:g} s")
-        ended(None, error)
+        ended(None, self._too_long() if self._why == "timeout" else error)
 
-    async def _in_thread(self) -> Any:
-        call = functools.partial(self._definition.fn, *self._args, **self._kwargs)
+    def _too_long(self) -> TimeoutError:
+        what = f"{self.kind} {self.name!r} took longer than its timeout of {self._timeout:g} s"
+        if self._abandoned:
+            what += (
+                "; its thread, which cannot be stopped, goes on, and what it returns does not count"
+            )
+        return TaskTimeout(what) if self.kind == "task" else StepTimeout(what)
+
+    async def _execute(self) -> object:
+        """Execute the function wherever it belongs."""
+        definition = self._definition
+        try:
+            if definition.is_async:
+                return await definition.fn(*self._args, **self._kwargs)
+            if definition.executor == "process":
+                return await self._executors.processes.run(self, definition.fn, self._start_timer)
+            value: Any = await anyio.to_thread.run_sync(
+                self._call, abandon_on_cancel=True, limiter=self._executors.threads
+            )
+            # A plain function may wrap an async one without saying so.
+            return await value if inspect.isawaitable(value) else value
+        except asyncio.CancelledError:
+            if self._why == "timeout":  # middleware shall see what it was
+                raise self._too_long() from None
+            raise
+
+    def _call(self) -> Any:
+        """Call the function; this is what runs in a thread."""
+        self._in_thread = True
+        fn, args, kwargs = self._definition.fn, self._args, self._kwargs
         if self._timeout is not None:
-            call = functools.partial(self._timed, call)
-        value: Any = await anyio.to_thread.run_sync(
-            call, abandon_on_cancel=True, limiter=self._limiter
-        )
-        # A plain function may wrap an async one without saying so.
-        return await value if inspect.isawaitable(value) else value
+            # The timeout is for what the function does, not for its wait for a thread.
+            self._tell(self._start_timer)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._in_thread = False
+            if self._abandoned:
+                self._tell(self._late)
 
-    def _timed(self, call: Callable[[], Any]) -> Any:
-        # The timeout is for what the function does, not for its wait for a thread.
+    def _tell(self, what: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._start_timer)
-        return call()
+            self._loop.call_soon_threadsafe(what)
 
     def _start_timer(self) -> None:
         if self._timeout is not None and self._ended is not _nobody:
             self._timer = self._loop.call_later(self._timeout, self._stop, "timeout")
+
+    def _abandon(self, why: str) -> None:
+        self._abandoned = True
+        self._executors.abandoned += 1
+        log.warning(
+            "thread_abandoned",
+            **self._said_of_it(),
+            why=why,
+            abandoned=self._executors.abandoned,
+            hint="it goes on, as a thread cannot be stopped, and what it returns will not count: "
+            "return once current_job().cancelled is true, or use executor='process'",
+        )
+
+    def _late(self) -> None:
+        self._executors.abandoned -= 1
+        log.info("late_result_dropped", **self._said_of_it(), abandoned=self._executors.abandoned)
+
+    def _said_of_it(self) -> dict[str, object]:
+        where = {"path": self.path} if self.path else {}
+        return {self.kind: self.name, "run": self.run_id, **where, "attempt": self.attempt}
 
 
 class _Turns:

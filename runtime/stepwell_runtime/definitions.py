@@ -7,37 +7,38 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
+from types import SimpleNamespace, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from stepwell_queue.contract import Identity, Kind
-from stepwell_runtime.errors import DefinitionError
+from stepwell_runtime.errors import DefinitionError, GiveUp
+from stepwell_runtime.spans import Seconds as Seconds
+from stepwell_runtime.spans import seconds as seconds
 
-Seconds = float | timedelta
+if TYPE_CHECKING:
+    from stepwell_runtime.schedules.plans import Declaration
+
 DEFAULT_QUEUE = "default"
-
-
-def seconds(value: object, what: str) -> float:
-    """Return `value` in seconds; refuse bool, NaN, infinities and negative spans."""
-    if isinstance(value, timedelta):
-        number = value.total_seconds()
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
-    else:
-        raise TypeError(f"{what} takes seconds (a number) or a timedelta, not {value!r}")
-    if not 0 <= number < float("inf"):
-        raise ValueError(f"{what} must be a finite span >= 0, not {value!r}")
-    return number
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """When a failed step or task is tried again.
 
-    `attempts` is the total number of executions (1 = no retry). The n-th retry waits
-    `min(delay * factor**(n-1), max_delay)` seconds, times a random factor between a half and one
-    unless `jitter=False`. Only exceptions of `retry_on` and not of `give_up_on` are retried.
+    `attempts` is the total number of executions (1 = no retry). The n-th retry waits at most
+    `min(delay * factor**(n-1), max_delay)` seconds: any part of it, so that what failed together
+    is not retried together; with `jitter=False`, all of it. Only exceptions of `retry_on` and not
+    of `give_up_on` are retried, and never GiveUp.
     """
 
     attempts: int = 1
@@ -68,7 +69,7 @@ class Retry:
 
     def wants(self, error: BaseException, failures: int) -> bool:
         """Whether to try again after the `failures`-th failure."""
-        if failures >= self.attempts or isinstance(error, self.give_up_on):
+        if failures >= self.attempts or isinstance(error, (GiveUp, *self.give_up_on)):
             return False
         return isinstance(error, self.retry_on)
 
@@ -79,7 +80,7 @@ class Retry:
             wait = min(float(self.delay) * self.factor ** (failures - 1), longest)  # type: ignore[arg-type]  # likewise
         except OverflowError:
             wait = longest
-        return wait * chance.uniform(0.5, 1.0) if self.jitter else wait
+        return chance.uniform(0.0, wait) if self.jitter else wait
 
 
 NO_RETRY = Retry()
@@ -126,6 +127,31 @@ def _resolved(annotation: Any, owner: Callable[..., Any]) -> Any:
         return Any
 
 
+def types_of_item(fn: Callable[..., Any]) -> tuple[dict[str, Any], Any]:
+    """Return the types of one item and of its result, for a function of a list of items."""
+    hints = resolved_annotations(fn)
+    result = awaited_type(hints.pop("return", Any))
+    if result is not None and result is not type(None):
+        result = _without_exceptions(_element(result))
+    return {name: _element(hint) for name, hint in hints.items()}, result
+
+
+def _element(annotation: Any) -> Any:
+    return (get_args(annotation) or (Any,))[0]
+
+
+def _without_exceptions(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    kept = tuple(one for one in get_args(annotation) if not _is_exception(one))
+    union: Any = Union
+    return union[kept] if kept else None
+
+
+def _is_exception(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseException)
+
+
 def awaited_type(annotation: Any) -> Any:
     """Return what awaiting a value of this type gives.
 
@@ -134,6 +160,10 @@ def awaited_type(annotation: Any) -> Any:
     if get_origin(annotation) in (Awaitable, Coroutine):
         return (get_args(annotation) or (Any,))[-1]
     return annotation
+
+
+def _none_yet() -> list[Declaration]:
+    return []
 
 
 @dataclass(eq=False)
@@ -147,6 +177,8 @@ class Definition:
     version: int = 1
     queue: str | None = None
     is_async: bool = True
+    executor: Literal["thread", "process"] = "thread"
+    """What executes a plain function; an async one runs on the loop."""
     module: str = ""
     file: str = ""
     line: int = 0
@@ -168,6 +200,8 @@ class Definition:
 
     Kind, name, version, queue and deadline in seconds, of calls that say nothing else.
     """
+    schedules: list[Declaration] = field(init=False, default_factory=_none_yet)
+    """What `@schedule` declares for it."""
     its_arguments: str = field(init=False)
     its_result: str = field(init=False)
 
@@ -229,6 +263,7 @@ class Definition:
 class StepDefinition(Definition):
     kind: ClassVar[Kind] = Kind.STEP
     max_crashes: ClassVar[int] = 3
+    batch: ClassVar[int | None] = None
     retry: Retry = NO_RETRY
     timeout: float | None = None
     compensate: Callable[[Any], Any] | None = None
@@ -242,6 +277,14 @@ class TaskDefinition(Definition):
     timeout: float | None = None
     deadline: float | None = None
     max_crashes: int = 3
+    batch: int | None = None
+    """How many calls its function gets at most, as a list; None = one, as itself."""
+    linger: float = 0.0
+
+    def _annotated(self) -> tuple[dict[str, Any], Any]:
+        if self.types is None and self.batch is not None:
+            self.types = types_of_item(self.fn)
+        return super()._annotated()
 
 
 @dataclass(eq=False)

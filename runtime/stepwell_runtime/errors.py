@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
 from stepwell_queue.errors import StepwellError
+from stepwell_runtime.spans import Seconds, seconds
 
 
 class Cancelled(BaseException):
@@ -48,7 +51,23 @@ class StepFailed(StepwellError):
 
 
 class StepTimeout(StepwellError, TimeoutError):
-    """One attempt of a step or task took longer than its timeout."""
+    """One attempt of a step took longer than its timeout."""
+
+
+class TaskTimeout(StepwellError, TimeoutError):
+    """One attempt of a task took longer than its timeout."""
+
+
+class ChildDied(StepwellError):
+    """The child process that executed an attempt of a step or task ended before its function did.
+
+    `code`: its exit status; negative = the number of the signal that killed it.
+    """
+
+    def __init__(self, what: str, code: int) -> None:
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with status {code}"
+        super().__init__(f"{what}: the child process that executed it {how}")
+        self.code = code
 
 
 class SignalTimeout(StepwellError, TimeoutError):
@@ -68,6 +87,10 @@ class DeadlineExceeded(StepwellError, TimeoutError):
 
 class WorkerCrashed(StepwellError):
     """The worker process died again and again while it ran this; see `max_crashes`."""
+
+
+class BatchMismatch(StepwellError):
+    """The function of a task with `batch=` did not return one result for each item."""
 
 
 class RunFailed(StepwellError):
@@ -117,8 +140,21 @@ class DefinitionError(StepwellError, TypeError):
 class RetryLater(Exception):
     """Raise in a step or task: execute it again after `delay` seconds; costs no attempt."""
 
-    def __init__(self, delay: float) -> None:
-        if isinstance(delay, bool) or not delay >= 0:
-            raise ValueError(f"RetryLater needs a delay in seconds >= 0, not {delay!r}")
+    def __init__(self, delay: Seconds) -> None:
         super().__init__(delay)
-        self.delay = float(delay)
+        self.delay = seconds(delay, "RetryLater")
+
+
+class GiveUp(Exception):
+    """Raise in a step or task: it fails with this at once, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

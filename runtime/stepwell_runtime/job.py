@@ -16,9 +16,10 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import StaleFence, StepwellError
 from stepwell_runtime.attempt import Attempt
+from stepwell_runtime.batch import Seat
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.definitions import StepDefinition, TaskDefinition
-from stepwell_runtime.errors import DeadlineExceeded, RetryLater, WorkerCrashed
+from stepwell_runtime.errors import BatchMismatch, DeadlineExceeded, RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments, lasting_id
 from stepwell_runtime.log import log
 from stepwell_runtime.policy import Policy
@@ -52,7 +53,7 @@ class Job:
     ) -> None:
         self.worker, self._claimed, self._definition = worker, claimed, definition
         self.run, self.id = claimed.run, claimed.id
-        self._attempt: Attempt | None = None
+        self._attempt: Attempt | Seat | None = None
         self._cancel_reason: bytes | None = None
         self._deadline_timer: Any = None
         self.ended = False
@@ -84,20 +85,27 @@ class Job:
             except DecodingError as error:
                 self._fail(error)
                 return
+            if definition.batch is not None and isinstance(definition, TaskDefinition):
+                self._attempt = worker.batches.join(
+                    claimed, definition, args[0], self._attempt_ended
+                )
+                return
             lasting = lasting_id(claimed.id) if of_step else claimed.id
             self._attempt = Attempt(
+                "step" if of_step else "task",
+                definition.name,
                 claimed.parent_id if of_step and claimed.parent_id else claimed.id,
                 claimed.parent_path or "",
-                definition.name,
+                claimed.queue,
                 claimed.attempts + 1,
                 f"{lasting}/{claimed.nonce}/{claimed.generation}",
                 worker.app,
-                None,
-                definition,
+                definition.signature,
                 args,
                 kwargs,
+                definition,
                 self._policy.timeout if claimed.options else definition.timeout,
-                worker.threads,
+                worker.executors,
                 worker.loop,
                 self._attempt_ended,
             )
@@ -174,15 +182,18 @@ class Job:
             self.worker.released(self)
 
     def leave(self) -> None:
-        """A running attempt may end within the grace time; there is nothing else to hand back."""
+        """Hand back what has not begun; a running attempt may end within the grace time."""
+        if isinstance(self._attempt, Seat) and self._attempt.waits:
+            self.hand_back()
 
     def hand_back(self) -> None:
         """Stop the attempt, which no longer counts, and let another worker begin anew."""
         if self.ended or self._attempt is None:
             return
+        unstarted = isinstance(self._attempt, Seat) and self._attempt.waits
         self._attempt.drop()
         self._attempt = None
-        self._submit(Reschedule(self.run, self._claimed.fence, None))
+        self._submit(Reschedule(self.run, self._claimed.fence, None, unstarted=unstarted))
 
     def discard(self) -> None:
         self._attempt = None
@@ -238,7 +249,11 @@ class Job:
 
     def _failed(self, error: BaseException) -> None:
         failures, policy = self._claimed.attempts + 1, self._policy
-        if self._cancel_reason is not None or not policy.wants(error, failures):
+        if (
+            self._cancel_reason is not None
+            or isinstance(error, BatchMismatch)
+            or not policy.wants(error, failures)
+        ):
             self._fail(error)
             return
         worker, claimed = self.worker, self._claimed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from stepwell_runtime.log import log
-from stepwell_runtime.scope import StepScope
+from stepwell_runtime.scope import JobScope
 
 clock = perf_counter
 
@@ -17,7 +17,7 @@ STEP_TURN = 0.25
 WORKFLOW_TURN = 0.1
 
 
-def step_blocked(scope: StepScope, seconds: float) -> None:
+def step_blocked(scope: JobScope, seconds: float) -> None:
     """Log that one turn of an async step took longer than STEP_TURN."""
     log.warning(
         "loop_blocked",

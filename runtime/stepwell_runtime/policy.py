@@ -12,6 +12,7 @@ from stepwell_runtime.definitions import (
     StepDefinition,
     TaskDefinition,
 )
+from stepwell_runtime.errors import GiveUp
 
 
 class StoredRetry(msgspec.Struct, frozen=True, array_like=True):
@@ -85,6 +86,7 @@ class Policy:
         names = set(map(_class_name, type(error).__mro__))
         return (
             failures < stored.attempts
+            and not isinstance(error, GiveUp)
             and not names.intersection(stored.give_up_on)
             and bool(names.intersection(stored.retry_on))
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
+import inspect
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 import msgspec
@@ -69,20 +70,34 @@ class WorkflowScope(Protocol):
     def compensate(self, call: Any) -> UndoEntry: ...
 
 
-class StepScope(msgspec.Struct, eq=False):
-    """The execution of one attempt of a step or task."""
+class JobScope(msgspec.Struct, eq=False):
+    """One attempt of a task or step, as its function and the middleware around it see it."""
 
+    kind: Literal["task", "step"]
+    name: str
     run_id: str
     path: str
-    name: str
+    """Where in the code of its workflow a step stands; empty for a task."""
+    queue: str
+    """The queue that it was taken from: of a task or step with a queue its own, else the run's."""
     attempt: int
+    """1, and one more for each failure so far."""
     _seed: str
     app: Any
-    cancel_event: threading.Event | None
+    _signature: inspect.Signature
+    _args: list[Any]
+    _kwargs: dict[str, Any]
 
     def __repr__(self) -> str:
         where = f" at path {self.path}" if self.path else ""
         return f"<attempt {self.attempt} of {self.name!r}{where} of run {self.run_id!r}>"
+
+    @property
+    def arguments(self) -> Mapping[str, object]:
+        """The arguments, by the names of their parameters; gone once the attempt is over."""
+        bound = self._signature.bind_partial(*self._args, **self._kwargs)
+        bound.apply_defaults()
+        return bound.arguments
 
     @property
     def key(self) -> str:
@@ -94,19 +109,18 @@ class StepScope(msgspec.Struct, eq=False):
     @property
     def cancelled(self) -> bool:
         """Whether this attempt was asked to stop; what it returns no longer counts."""
-        event = self.cancel_event
-        return event is not None and event.is_set()
+        return False
 
 
-current: ContextVar[WorkflowScope | StepScope | None] = ContextVar("stepwell_scope", default=None)
+current: ContextVar[WorkflowScope | JobScope | None] = ContextVar("stepwell_scope", default=None)
 scope_here = current.get
 
 
 def workflow_scope() -> WorkflowScope | None:
     scope = scope_here()
-    return None if scope is None or isinstance(scope, StepScope) else scope
+    return None if scope is None or isinstance(scope, JobScope) else scope
 
 
-def step_scope() -> StepScope | None:
+def job_scope() -> JobScope | None:
     scope = scope_here()
-    return scope if isinstance(scope, StepScope) else None
+    return scope if isinstance(scope, JobScope) else None

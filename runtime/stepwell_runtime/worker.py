@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-import anyio
-
 from stepwell_queue.clock import Clock
 from stepwell_queue.contract import (
     Claim,
@@ -24,13 +22,16 @@ from stepwell_queue.contract import (
     InboxRow,
     Record,
     Reschedule,
+    SayState,
     Session,
     Store,
+    WorkerState,
 )
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_runtime.activation import Activation
 from stepwell_runtime.activation._steps import LocalSteps
 from stepwell_runtime.activation._work import QUEUED, StepWork
+from stepwell_runtime.batch import ALONE_FROM, Batches
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import GuardLoop
 from stepwell_runtime.definitions import (
@@ -39,17 +40,20 @@ from stepwell_runtime.definitions import (
     TaskDefinition,
     WorkflowDefinition,
 )
+from stepwell_runtime.executors import Executors
 from stepwell_runtime.job import Job
 from stepwell_runtime.lag import clock
 from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.log import log
+from stepwell_runtime.middleware import Middleware
+from stepwell_runtime.processes import Processes
+from stepwell_runtime.recycling import Recycling
 
 _stdlib_log = logging.getLogger("stepwell.worker")  # for when that one raises
 
 LARGEST_CLAIM = 256
 HARD_LIMIT = 2.0
-ALONE_FROM = 2
 
 Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 
@@ -58,9 +62,12 @@ Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 class WorkerSettings:
     """What a worker serves and how much it does at once.
 
+    `limits`: of these of its queues, no more runs at once than this.
     `concurrency`: activations and tasks; `step_concurrency`: steps inside activations (None: the
-    same); `threads`: plain functions at once; `cache`: parked runs whose coroutines are kept (0:
-    none); `grace`: seconds that running steps get to end when the worker stops.
+    same); `threads`: plain functions at once; `child_processes`: of those with executor="process"
+    (None: one for each CPU); `middleware`: around all attempts; `cache`: parked runs whose
+    coroutines are kept (0: none); `grace`: seconds that running steps get to end when the worker
+    stops.
     """
 
     definitions: Mapping[Identity, Definition]
@@ -68,9 +75,14 @@ class WorkerSettings:
     concurrency: int = 100
     step_concurrency: int | None = None
     threads: int = 32
+    child_processes: int | None = None
+    middleware: Sequence[Middleware] = ()
     lifespan: Lifespan | None = None
     cache: int = 1000
     grace: float = 10.0
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    max_jobs: int | None = None
+    max_memory: int | None = None
     name: str = "worker"
     trusts_clients: bool = True
     chance: random.Random = field(default_factory=random.Random)
@@ -95,10 +107,12 @@ class Worker:
         self.trusts_clients = settings.trusts_clients
         self.held: dict[int, Activation | Job] = {}
         self.context = contextvars.Context()
-        self.threads: anyio.CapacityLimiter
+        self.executors: Executors
         self.loop: asyncio.AbstractEventLoop
         self.lanes: Lanes
         self.guard = GuardLoop()
+        self.batches = Batches(self)
+        self.recycling = Recycling(self, settings.max_jobs, settings.max_memory)
         # what is to be delivered; None: the code has not begun
         self.committed: list[tuple[Activation, Sequence[Record] | None]] = []
         self.zombies: list[object] = []
@@ -112,7 +126,7 @@ class Worker:
         self._claiming = False
         self._scheduled = False
         self._hungry = False
-        self._stopping = False
+        self._serving = self._stopping = False
         self._alone: int | None = None
         self._alone_waits = False
         self._quiet = asyncio.Event()
@@ -121,23 +135,56 @@ class Worker:
     # --- life ---
 
     async def start(self) -> None:
-        """Enter the lifespan, register with the store, and begin to claim."""
+        """Register with the store, enter the lifespan, and begin to claim.
+
+        Raises ValueError if there is less memory than it needs to do anything.
+        """
         self.loop = asyncio.get_running_loop()
-        self.threads = anyio.CapacityLimiter(self.settings.threads)
+        self.executors = Executors(
+            self.settings.threads,
+            Processes(self.settings.child_processes, self.codec),
+            tuple(self.settings.middleware),
+        )
         self.lanes = Lanes(self.loop, self._flush)
-        if self.settings.lifespan is not None:
-            await self._life.enter_async_context(self.settings.lifespan())
-        self.context = contextvars.copy_context()
+        settings = self.settings
+        hello = Hello(
+            settings.name, list(settings.queues), sorted(settings.definitions), settings.limits
+        )
+        self._session = session = await self.store.open_session(hello, self)
         try:
-            hello = Hello(
-                self.settings.name, list(self.settings.queues), sorted(self.settings.definitions)
-            )
-            self._session = await self.store.open_session(hello, self)
+            if settings.lifespan is not None:
+                await self._life.enter_async_context(settings.lifespan())
+            self.recycling.start()
         except BaseException:
-            await self._life.aclose()
+            await self._end()
             raise
-        self._session.offer(self.settings.concurrency)
-        self.on_ready()
+        self.context = contextvars.copy_context()
+        self._serving = True
+        self._say(WorkerState.RUNNING)
+        session.offer(settings.concurrency)
+        self._hungry = True
+        self._claim()
+
+    def _say(self, state: WorkerState) -> None:
+        if self._session is not None:
+            with contextlib.suppress(StoreUnavailable):  # nothing depends on it
+                self.store.submit(SayState(self._session.worker, int(state)), _ignore)
+
+    async def retire(self) -> None:
+        """Take nothing more, and leave the store once what is held has ended or parked."""
+        self._take_no_more()
+        self.batches.begin_all()  # no more can join
+        await self._until_empty(None)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _take_no_more(self) -> None:
+        self._stopping = True
+        if self._session is not None:
+            self._session.offer(0)
+        if self.held:  # else it has stopped before anybody could see it
+            self._say(WorkerState.STOPPING)
 
     async def stop(self, grace: float | None = None) -> None:
         """Stop claiming, let running steps end within `grace` seconds (None.
@@ -146,17 +193,19 @@ class Worker:
         """
         if self._session is None:
             return
-        self._stopping = True
-        self._session.offer(0)
+        self.recycling.stop()
+        self._take_no_more()
         grace = self.settings.grace if grace is None else grace
         for one in list(self.held.values()):
             one.leave()
+        if self.held:
+            log.info("worker_stopping", runs=len(self.held), waits_for=self._waits_for())
         await self._until_empty(grace)
         with contextlib.suppress(TimeoutError):  # what a claim brings now is handed back, too
             async with asyncio.timeout(HARD_LIMIT):
                 await self._claim_over()
         if self.held:
-            names = sorted({name for one in self.held.values() for name in one.running_names})
+            names = self._waits_for()
             if names or grace:  # without grace, runs that only wait for the store are as expected
                 log.warning("steps_outlived_grace", steps=names, grace=grace, runs=len(self.held))
             for one in list(self.held.values()):
@@ -165,6 +214,9 @@ class Worker:
         for one in list(self.held.values()):
             one.lost()
         await self._end()
+
+    def _waits_for(self) -> list[str]:
+        return sorted({name for one in self.held.values() for name in one.running_names})
 
     async def abandon(self) -> None:
         """Hand back at once, after a stop that was cut short; after a whole one, do nothing."""
@@ -188,9 +240,12 @@ class Worker:
             self._live.clear()
             self._live_fences.clear()
             self.lanes.close()
-            await self._life.aclose()
+            try:
+                await self.executors.processes.close()
+            finally:
+                await self._life.aclose()
 
-    async def _until_empty(self, seconds: float) -> None:
+    async def _until_empty(self, seconds: float | None) -> None:
         try:
             async with asyncio.timeout(seconds):
                 while self.held or self._claiming:
@@ -239,6 +294,7 @@ class Worker:
         free = min(self._places, LARGEST_CLAIM)
         if (
             session is None
+            or not self._serving
             or self._stopping
             or self._claiming
             or not self._hungry
@@ -300,7 +356,13 @@ class Worker:
 
     @property
     def _places(self) -> int:
-        return self.settings.concurrency - len(self.held) - self._reserved + self._leaving
+        places = self.settings.concurrency - len(self.held) - self._reserved + self._leaving
+        return min(places, self.recycling.left - self._reserved)
+
+    def places_for(self, queue: str) -> int:
+        """Return how many runs of a queue this worker has at once."""
+        concurrency = self.settings.concurrency
+        return min(concurrency, self.settings.limits.get(queue, concurrency))
 
     def reserve(self, identity: Identity, queue: str) -> int | None:
         """Reserve a place for a run about to be started here.
@@ -312,7 +374,9 @@ class Worker:
             return None
         if (
             len(self.held) + self._reserved >= self.settings.concurrency
+            or self._reserved >= self.recycling.left
             or identity not in self.settings.definitions
+            or queue in self.settings.limits  # which the store keeps to
         ):
             return None
         self._reserved += 1
@@ -336,13 +400,14 @@ class Worker:
     def accept(self, claimed: Claimed) -> None:
         """Take a claimed run in hand."""
         if self._stopping:
-            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            self._return(claimed)
             return
+        self.recycling.took()
         activation = self._live.pop(claimed.run, None)
         self._live_fences.pop(claimed.run, None)
         if claimed.live and activation is None:
             # Its coroutine was evicted while the claim was on its way, and its journal left out.
-            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            self._return(claimed)
             return
         if claimed.crashes >= ALONE_FROM:
             self._alone = claimed.run
@@ -365,7 +430,11 @@ class Worker:
             if self._alone == claimed.run:
                 self._alone = None
             log.error("no_code", run=claimed.id, name=claimed.name, version=claimed.version)
-            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            self._return(claimed)
+
+    def _return(self, claimed: Claimed) -> None:
+        """Give back what was claimed and not begun."""
+        self.store.submit(Reschedule(claimed.run, claimed.fence, None, unstarted=True), _ignore)
 
     # --- what activations say ---
 
@@ -451,7 +520,7 @@ class Worker:
         places = max(self._places, 0) if not self._blocked else 0
         for claimed in result.runs[places:]:
             self._hungry = True
-            self.store.submit(Reschedule(claimed.run, claimed.fence, None), _ignore)
+            self._return(claimed)
         self._take(ClaimResult(result.runs[:places], result.more, result.alone_waiting))
         self._place_free()
 

@@ -14,16 +14,18 @@ from stepwell import _options as check
 from stepwell._app.handles import Run
 from stepwell._app.inner import InnerWorkers
 from stepwell._app.operations import Operations
+from stepwell._app.schedules import ScheduleMethods
 from stepwell._app.settings import (
     DEFAULT_VALUE_SIZE,
     Durability,
     Lifespan,
     Retention,
     Settings,
+    checked_middleware,
     module_names,
-    refuse_platform,
+    refuse_place,
 )
-from stepwell._app.worker import Worker, worker_options
+from stepwell._app.worker import Queues, Worker, worker_options
 from stepwell._arguments import described
 from stepwell._calls import Call, TaskCall, WorkflowCall, is_call
 from stepwell._decorated import Task, Workflow
@@ -33,6 +35,7 @@ from stepwell_queue.tcp.access import Access
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Definition, Seconds, registry
+from stepwell_runtime.middleware import Middleware
 
 if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
@@ -44,7 +47,7 @@ C = TypeVar("C", bound=Call[Any])
 _AS_IT_IS = (None,) * 5
 
 
-class Stepwell(Operations):
+class Stepwell(Operations, ScheduleMethods):
     """Durable workflows and tasks in one store.
 
     `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".
@@ -52,8 +55,9 @@ class Stepwell(Operations):
     life; None = none. `include`: the modules whose code its workers serve; None = all that is
     registered. `durability`: "full" survives power loss, "process" survives `kill -9`; None =
     "full" for a file, and for a server what that was told. `max_value_size`: bytes of one encoded
-    value. `retention`: None = ended runs are kept. `access`: what lets this app in to a server;
-    None = as the environment says. `timeout`: seconds that a server may take to answer. `clock` and
+    value. `retention`: None = ended runs are kept. `middleware`: what surrounds every attempt of
+    its tasks and steps, outermost first. `access`: what lets this app in to a server; None = as the
+    environment says. `timeout`: seconds that a server may take to answer. `clock` and
     `ids`: None = the system's. Constructing does no I/O; `async with` opens it, and may do so again
     after closing.
     """
@@ -67,6 +71,7 @@ class Stepwell(Operations):
         durability: Durability | None = None,
         max_value_size: int = DEFAULT_VALUE_SIZE,
         retention: Retention | None = None,
+        middleware: Sequence[Middleware] = (),
         access: Access | None = None,
         timeout: Seconds = 30.0,
         clock: Clock | None = None,
@@ -79,6 +84,7 @@ class Stepwell(Operations):
             durability,
             max_value_size,
             retention,
+            checked_middleware(middleware),
             access,
             timeout,
         )
@@ -97,7 +103,7 @@ class Stepwell(Operations):
     async def __aenter__(self) -> Self:
         if self._exit is not None:
             raise StepwellError(f"{self!r} is open already: use the one that is open")
-        refuse_platform()
+        refuse_place()
         # Imported here: `import stepwell` is cheap for programs that only define.
         from stepwell_queue import open_store
         from stepwell_runtime.engine import Engine
@@ -280,28 +286,38 @@ class Stepwell(Operations):
     def worker(
         self,
         *,
-        queues: Sequence[str] = ("default",),
+        queues: Queues = ("default",),
         concurrency: int = 100,
         step_concurrency: int | None = None,
         threads: int = 32,
+        child_processes: int | None = None,
         cache: int = 1000,
         grace: Seconds = 10.0,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
         name: str | None = None,
     ) -> Worker:
         """Return a worker: use it with `async with`, or serve with `await worker.run()`.
 
-        `concurrency`: runs and tasks at once; `step_concurrency`: steps at once, None = the same;
-        `threads`: plain functions at once; `cache`: parked runs whose code is kept in memory;
-        `grace`: seconds that running steps get to end when it stops, 0 = none; `name`: None = made
-        of host and process. Raises DefinitionError when it starts and two definitions clash.
+        `queues`: their names, or a mapping from each to how many of its runs it takes at once,
+        None = `concurrency`. `concurrency`: runs and tasks at once; `step_concurrency`: steps at
+        once, None = the same;
+        `threads`: plain functions at once; `child_processes`: those with executor="process" at
+        once, None = one for each CPU; `cache`: parked runs whose code is kept in memory;
+        `grace`: seconds that running steps get to end when it stops, 0 = none; `max_jobs`: it stops
+        by itself after so many runs, `max_memory`: once the process has so many MiB; None = never;
+        `name`: None = made of host and process. Raises DefinitionError when it starts and two definitions clash.
         """
         options = worker_options(
             queues=queues,
             concurrency=concurrency,
             step_concurrency=step_concurrency,
             threads=threads,
+            child_processes=child_processes,
             cache=cache,
             grace=grace,
+            max_jobs=max_jobs,
+            max_memory=max_memory,
             name=name,
         )
         return Worker(self, options)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from stepwell import _options as check
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
+from stepwell_runtime.child import refuse_while_importing
 from stepwell_runtime.definitions import Seconds
+from stepwell_runtime.middleware import Middleware
 
 if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
@@ -58,6 +61,7 @@ class Settings:
     durability: Durability | None
     max_value_size: int
     retention: Retention | None
+    middleware: tuple[Middleware, ...]
     access: Access | None
     timeout: Seconds
 
@@ -88,6 +92,21 @@ class Settings:
         return check.span(self.timeout, "timeout") or 0.0
 
 
+def checked_middleware(middleware: Sequence[Middleware]) -> tuple[Middleware, ...]:
+    """Return the middleware of an app; raise TypeError for what is none."""
+    given: Any = middleware
+    if isinstance(given, Middleware):
+        raise TypeError("middleware= takes a list: write middleware=[…]")
+    for one in given:
+        if not isinstance(one, Middleware):
+            hint = ": make an object of it" if isinstance(one, type) else ""
+            raise TypeError(f"middleware= takes objects of class Middleware, not {one!r}{hint}")
+        for name in ("before", "after", "around"):
+            if not inspect.iscoroutinefunction(getattr(one, name)):
+                raise TypeError(f"{type(one).__qualname__}.{name} must be an `async def`")
+    return tuple(given)
+
+
 def module_names(include: Iterable[ModuleType | str] | None) -> frozenset[str] | None:
     """Return the names of the modules that an app is limited to; None = no limit."""
     if include is None:
@@ -108,7 +127,9 @@ def module_name(module: Any) -> str:
     return module
 
 
-def refuse_platform() -> None:
+def refuse_place() -> None:
+    """Raise where no app can be opened."""
+    refuse_while_importing()
     if sys.platform not in ("linux", "darwin"):
         raise StepwellError(
             f"Stepwell runs on Linux and macOS, not on {sys.platform!r}: "

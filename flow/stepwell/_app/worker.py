@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,27 +25,39 @@ if TYPE_CHECKING:
     from stepwell_queue.contract import Identity
     from stepwell_runtime import worker as runtime
     from stepwell_runtime.engine import Engine
+    from stepwell_runtime.schedules.scheduler import Scheduler
+
+
+Queues = Sequence[str] | Mapping[str, int | None]
+"""The queues of a worker; a mapping says of each how many of its runs it takes at once."""
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
     queues: tuple[str, ...]
+    limits: dict[str, int]
     concurrency: int
     step_concurrency: int | None
     threads: int
+    child_processes: int | None
     cache: int
     grace: float
+    max_jobs: int | None
+    max_memory: int | None
     name: str | None
 
 
 def worker_options(
     *,
-    queues: Sequence[str] = ("default",),
+    queues: Queues = ("default",),
     concurrency: int = 100,
     step_concurrency: int | None = None,
     threads: int = 32,
+    child_processes: int | None = None,
     cache: int = 1000,
     grace: Seconds = 10.0,
+    max_jobs: int | None = None,
+    max_memory: int | None = None,
     name: str | None = None,
 ) -> WorkerOptions:
     """Check the settings of a worker."""
@@ -56,16 +68,32 @@ def worker_options(
     for queue in queues:
         if check.text(queue, "queues") is None:
             raise TypeError("queues= takes names, not None")
+    limits = dict(queues) if isinstance(queues, Mapping) else {}
+    for queue, most in limits.items():
+        check.whole(most, f"queues={{{queue!r}: …}}", 1, 100_000)
     check.whole(concurrency, "concurrency", 1, 100_000)
     check.whole(step_concurrency, "step_concurrency", 1, 100_000)
     check.whole(threads, "threads", 1, 10_000)
+    check.whole(child_processes, "child_processes", 1, 10_000)
     check.whole(cache, "cache", 0)
+    check.whole(max_jobs, "max_jobs", 1)
+    check.whole(max_memory, "max_memory", 1)
     check.text(name, "name")
     limit = check.span(grace, "grace")
     if limit is None:
         raise TypeError("grace= takes seconds; 0 = do not wait for running steps")
     return WorkerOptions(
-        tuple(dict.fromkeys(queues)), concurrency, step_concurrency, threads, cache, limit, name
+        tuple(dict.fromkeys(queues)),
+        {queue: most for queue, most in limits.items() if most and most < concurrency},
+        concurrency,
+        step_concurrency,
+        threads,
+        child_processes,
+        cache,
+        limit,
+        max_jobs,
+        max_memory,
+        name,
     )
 
 
@@ -82,6 +110,7 @@ class Worker:
         self._worker: runtime.Worker | None = None
         self._engine: Engine
         self._pruning: asyncio.Task[None] | None = None
+        self._scheduler: Scheduler | None = None
 
     async def __aenter__(self) -> Self:
         if self._worker is not None:
@@ -93,19 +122,29 @@ class Worker:
         settings = WorkerSettings(
             definitions=app.definitions() if self._serving is None else self._serving,
             queues=options.queues,
+            limits=options.limits,
             concurrency=options.concurrency,
             step_concurrency=options.step_concurrency,
             threads=options.threads,
+            child_processes=options.child_processes,
+            middleware=app.settings.middleware,
             lifespan=None if lifespan is None else functools.partial(lifespan, app),
             cache=options.cache,
             grace=options.grace,
+            max_jobs=options.max_jobs,
+            max_memory=options.max_memory,
             name=options.name or f"{platform.node()}:{os.getpid()}",
         )
         engine = app.engine
         worker = engine.worker(settings)
+        for_all = self._serving is None  # and not for the runs of one `app.run`
+        if for_all:
+            await engine.schedules.declare(settings.definitions, options.queues)
         await worker.start()
         engine.attach(worker)
         self._worker, self._engine = worker, engine
+        if for_all:
+            self._scheduler = engine.schedules.scheduler(worker.chance)
         if app.settings.retention is not None:
             self._pruning = asyncio.create_task(keep_pruned(app, app.settings.retention))
         return self
@@ -118,6 +157,9 @@ class Worker:
     ) -> None:
         worker = self._running
         self._engine.detach(worker)  # not the app's, which may be closed by now
+        if self._scheduler is not None:
+            await self._engine.schedules.stop(self._scheduler)
+            self._scheduler = None
         if self._pruning is not None:
             self._pruning.cancel()
             await asyncio.wait([self._pruning])
@@ -141,7 +183,8 @@ class Worker:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then stop within `grace`; a second signal stops at once.
 
-        Opens the app if it is not open.
+        Returns also once the worker has had its `max_jobs` or `max_memory`. Opens the app if it is
+        not open.
         """
         await self._serve(lambda _: None)
 
@@ -154,8 +197,20 @@ class Worker:
             requests = stack.enter_context(StopRequests())
             async with self:
                 serves(requests)
-                await requests.first.wait()
+                await self._until_asked(requests)
                 await self._stop(requests)
+
+    async def _until_asked(self, requests: StopRequests) -> None:
+        """Wait for a request to stop, or until the worker has stopped by itself."""
+        reasons = [
+            asyncio.create_task(event.wait())
+            for event in (requests.first, self._running.recycling.over)
+        ]
+        try:
+            await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for reason in reasons:
+                reason.cancel()
 
     async def _stop(self, requests: StopRequests) -> None:
         # In this task, as the start was: a lifespan may hold a task group, which needs that.

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from stepwell._app.app import Stepwell
 from stepwell._app.settings import DEFAULT_VALUE_SIZE, Durability, Lifespan, Retention
-from stepwell._app.worker import Worker
+from stepwell._app.worker import Queues, Worker
 from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.loop_thread import Held, LoopThread
 from stepwell._blocking.waiting import Work, outcome, running_loop, submit, wait_for
@@ -24,6 +24,7 @@ from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
 from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Seconds
+from stepwell_runtime.middleware import Middleware
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class BlockingStepwell(BlockingCalls):
         durability: Durability | None = None,
         max_value_size: int = DEFAULT_VALUE_SIZE,
         retention: Retention | None = None,
+        middleware: Sequence[Middleware] = (),
         access: Access | None = None,
         timeout: Seconds = 30.0,
         clock: Clock | None = None,
@@ -71,6 +73,7 @@ class BlockingStepwell(BlockingCalls):
                 durability=durability,
                 max_value_size=max_value_size,
                 retention=retention,
+                middleware=middleware,
                 access=access,
                 timeout=timeout,
                 clock=clock,
@@ -129,12 +132,15 @@ class BlockingStepwell(BlockingCalls):
     def worker(
         self,
         *,
-        queues: Sequence[str] = ("default",),
+        queues: Queues = ("default",),
         concurrency: int = 100,
         step_concurrency: int | None = None,
         threads: int = 32,
+        child_processes: int | None = None,
         cache: int = 1000,
         grace: Seconds = 10.0,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
         name: str | None = None,
     ) -> Generator[BlockingWorker, None, None]:
         """Run a worker in the loop's thread while the block runs; see Stepwell.worker."""
@@ -143,8 +149,11 @@ class BlockingStepwell(BlockingCalls):
             concurrency=concurrency,
             step_concurrency=step_concurrency,
             threads=threads,
+            child_processes=child_processes,
             cache=cache,
             grace=grace,
+            max_jobs=max_jobs,
+            max_memory=max_memory,
             name=name,
         )
         thread = self._open()

@@ -74,18 +74,20 @@ class LocalSteps:
             return
         worker.free_steps -= 1
         work.attempt = attempt = Attempt(
+            "step",
+            op.name,
             activation.id,
             op.path,
-            op.name,
+            op.branch.facts.queue,
             work.failures + 1,
             activation.seed,
             worker.app,
-            None,
-            op.definition,
+            op.definition.signature,
             args,
             kwargs,
+            op.definition,
             op.timeout,
-            worker.threads,
+            worker.executors,
             worker.loop,
             partial(self._ended, work, worker.clock.now()),
         )

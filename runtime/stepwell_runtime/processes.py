@@ -1,0 +1,164 @@
+"""Child processes that execute plain functions; the death of one fails only what it executed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from stepwell_runtime.child import BEGUN, LENGTH, Request, encode, framed, read_answer
+from stepwell_runtime.codec import Codec
+from stepwell_runtime.errors import ChildDied
+from stepwell_runtime.scope import JobScope
+
+_MAINS = ("__main__", "__mp_main__")
+
+
+class Processes:
+    """At most `most` children at once (None: one for each CPU), made when they are needed."""
+
+    def __init__(self, most: int | None, codec: Codec) -> None:
+        self._places = anyio.CapacityLimiter(most or os.cpu_count() or 1)
+        self._codec = codec
+        self._idle: list[_Child] = []
+        self._alive: set[_Child] = set()
+
+    async def run(
+        self, scope: JobScope, fn: Callable[..., Any], begun: Callable[[], None]
+    ) -> object:
+        """Execute a function and return its result, or raise its exception or ChildDied.
+
+        `begun` is called when it begins. Cancelled, it kills the child.
+        """
+        what = f"{scope.kind} {scope.name!r} (run {scope.run_id!r})"
+        request = encode(self._request(scope, fn, what))
+        async with self._places:
+            answer = read_answer(await self._ask(request, what, begun))
+        if not answer.failed:
+            return self._codec.decode(answer.value, where=f"the result of {what}")
+        raise self._error(answer.value)
+
+    async def _ask(self, request: bytes, what: str, begun: Callable[[], None]) -> bytes:
+        while True:
+            child = self._idle.pop() if self._idle else await self._spawned()
+            try:
+                answer = await child.ask(request, begun)
+            except (OSError, asyncio.IncompleteReadError):
+                code = await self._end(child)
+                if child.begun or not child.answered:
+                    raise ChildDied(what, code) from None
+                # It had died since its last answer, which is no failure of this function.
+            except BaseException:
+                await self._end(child)
+                raise
+            else:
+                self._idle.append(child)
+                return answer
+
+    async def _spawned(self) -> _Child:
+        child = await spawn()
+        self._alive.add(child)
+        return child
+
+    async def _end(self, child: _Child) -> int:
+        child.kill()
+        code = await child.process.wait()
+        self._alive.discard(child)
+        return code
+
+    async def close(self) -> None:
+        """Kill all children, whatever they do, and wait for their ends."""
+        self._idle.clear()
+        for child in list(self._alive):
+            await self._end(child)
+
+    def _request(self, scope: JobScope, fn: Callable[..., Any], what: str) -> Request:
+        module, script = fn.__module__, None
+        if module in _MAINS:
+            main = sys.modules["__main__"]
+            if main.__spec__ is None:
+                script = main.__file__
+            else:  # python -m
+                module = main.__spec__.name
+        return Request(
+            module,
+            fn.__qualname__,
+            script,
+            self._codec.encode([scope._args, scope._kwargs], f"the arguments of {what}"),
+            self._codec.max_size,
+            scope.kind,
+            scope.name,
+            scope.run_id,
+            scope.path,
+            scope.queue,
+            scope.attempt,
+            scope._seed,
+        )
+
+    def _error(self, data: bytes) -> BaseException:
+        error = self._codec.decode_error(data)
+        frames = self._codec.error_info(data).frames
+        if frames:  # they do not come along with it
+            lines = [f"  {file}:{line} in {function}" for file, line, function in frames]
+            error.add_note("\n".join(["in a child process, at", *lines]))
+        return error
+
+
+class _Child:
+    """A process that serves one request after another."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self._requests, self._answers = process, process.stdin, process.stdout
+        self.answered = False  # ever
+        self.begun = False  # with what it was asked last
+
+    async def ask(self, request: bytes, begun: Callable[[], None]) -> bytes:
+        """Return the answer; raises OSError or IncompleteReadError when the process ends."""
+        self.begun = False
+        self._requests.write(framed(request))
+        await self._requests.drain()
+        answer = await self._receive()
+        if answer == BEGUN:
+            self.begun = True
+            begun()
+            answer = await self._receive()
+        self.answered = True
+        return answer
+
+    async def _receive(self) -> bytes:
+        head = await self._answers.readexactly(LENGTH)
+        return await self._answers.readexactly(int.from_bytes(head, "big"))
+
+    def kill(self) -> None:
+        """Kill it, and what its function has started."""
+        self._requests.close()
+        if self.process.returncode is None:  # else its number may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+async def spawn() -> _Child:
+    """Start a child, which finds modules where this process does."""
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; sys.argv[:] = {sys.argv!r}; "
+        "from stepwell_runtime.child import serve; serve()"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        code,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        # A group of its own: Ctrl+C is for the worker, which lets what runs come to its end, and
+        # whatever a function has started is killed along with it.
+        process_group=0,
+    )
+    return _Child(process)
