@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from stepwell_queue.clock import Clock, Ids
@@ -23,6 +24,8 @@ from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import CallOptions, Definition
 from stepwell_runtime.errors import RunCancelled, RunFailed, RunHeld, RunStuck, StepFailed
 from stepwell_runtime.launch import Launcher
+from stepwell_runtime.queues import Declarations
+from stepwell_runtime.schedules.service import Schedules
 from stepwell_runtime.unserved import Unserved
 from stepwell_runtime.worker import Worker, WorkerSettings
 
@@ -36,8 +39,10 @@ class Engine:
     def __init__(self, store: Store, *, app: object, codec: Codec, clock: Clock, ids: Ids) -> None:
         self.store, self._app, self.codec, self._clock, self._ids = store, app, codec, clock, ids
         self.launcher = Launcher(codec, clock, ids)
+        self.schedules = Schedules(store, codec, ids)
         self._workers: list[Worker] = []
         self._unserved = Unserved(store)
+        self.declarations = Declarations(store)
 
     # --- starting ---
 
@@ -53,6 +58,9 @@ class Engine:
         Raises IdConflict, SerializationError, StoreUnavailable.
         """
         row = self.launcher.new_run(definition, args, kwargs, options)
+        declared = options.declared or definition.declared
+        if declared is not None:
+            await self.declarations.say(declared)
         if row.due is None:
             for worker in self._workers:
                 session = worker.reserve(definition.identity, row.queue)
@@ -151,15 +159,23 @@ class Engine:
 
     # --- housekeeping ---
 
-    async def prune(self, *, older_than: float | None, keep: int | None) -> int:
+    async def prune(
+        self,
+        *,
+        older_than: float | None,
+        keep: int | None,
+        queue: str | None = None,
+        but: Sequence[str] = (),
+    ) -> int:
         """Delete ended runs: those older than `older_than` seconds.
 
-        All but the newest `keep` (None: no such limit).
+        All but the newest `keep` (None: no such limit). `queue`: only what was started in it;
+        `but`: not what was started in these.
         """
         before = None if older_than is None else self._clock.now() - older_than
         gone = 0
         while True:
-            passed = await self.store.do(Prune(before, keep, PRUNE_PASS))
+            passed = await self.store.do(Prune(before, keep, PRUNE_PASS, queue, but))
             gone += passed
             if passed < PRUNE_PASS:
                 return gone

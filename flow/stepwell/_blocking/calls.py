@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from stepwell._app.app import Stepwell
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._blocking.handles import BlockingRun
+from stepwell._blocking.schedules import BlockingSchedules
 from stepwell._blocking.waiting import Work, wait_for
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
@@ -21,7 +22,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class BlockingCalls:
+class BlockingCalls(BlockingSchedules):
     """The methods of an app whose event loop runs in another thread; they block, in any thread."""
 
     def __init__(self, app: Stepwell, loop: asyncio.AbstractEventLoop) -> None:
