@@ -49,7 +49,7 @@ class Scheduler:
             self._woken.clear()
             following: float | None = None
             try:
-                following = await self._deal_with_all()
+                following = await self.deal()
             except StepwellError as error:
                 log.warning("schedules_wait", error=str(error), hint="tried again in 5 s")
             await self._until(following)
@@ -65,7 +65,7 @@ class Scheduler:
             if timer is not None:
                 timer.cancel()
 
-    async def _deal_with_all(self) -> float | None:
+    async def deal(self) -> float | None:
         """Deal with all ticks that have come; return when the next one comes."""
         said: set[tuple[str, bytes, float | None]] = set()
         while True:
