@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import msgspec
 
-from stepwell_queue.contract import QueueSettings, RateLimit
+from stepwell_queue.contract import QueueSettings
+from stepwell_queue.sqlite.buckets import take, tokens, tokens_of_keys, until_one
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Gate, SessionState, Tx
 from stepwell_queue.sqlite.verbs_queue import resume
@@ -25,9 +26,7 @@ _LIMITED, _HELD_OF_QUEUE = SQL["running_gated"], SQL["held_of_queue"]
 _GATES, _CLOSED, _RUNNING = SQL["gates"], SQL["closed_targets"], SQL["running_in_queue"]
 _NEXT_PRIORITY, _PLAIN, _LANES = SQL["next_priority"], SQL["ready_without_key"], SQL["ready_lanes"]
 _IN_LANES, _LANE_OF = SQL["ready_in_lanes"], SQL["lane_of"]
-_BUCKET, _BUCKETS, _PUT_BUCKET = SQL["bucket"], SQL["buckets_of_keys"], SQL["put_bucket"]
-_DROP_FULL: Final = SQL["drop_full_buckets"]
-_KEY_TARGET: Final = SQL["key_target"]
+_KEY_TARGET, _ANY_KEYED = SQL["key_target"], SQL["any_keyed"]
 _HIGHEST: Final = 2**63 - 1
 _MOST_TURNS: Final = 10_000
 _decode: Final = msgspec.json.Decoder(QueueSettings).decode
@@ -60,7 +59,7 @@ def refresh(tx: Tx) -> None:
     context.gates_stale = False
     context.gates_read += 1
     for gate in context.gates.values():
-        if gate.paused and gate.until is not None:
+        if gate.paused and gate.until is not None and gate.until > tx.now:
             tx.opens(gate.until)
 
 
@@ -75,13 +74,42 @@ class Candidate(NamedTuple):
     target: int
 
 
+class Rooms:
+    """How many runs of each key of a queue may be claimed yet."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most  # of a key that is not among `left`
+        self.left: dict[int, int] = {}
+
+    def of(self, lane: int) -> int:
+        return self.left.get(lane, self.most) if lane else _HIGHEST
+
+    def lower(self, lane: int, room: int) -> None:
+        self.left[lane] = min(self.of(lane), room)
+
+    def take(self, lane: int) -> None:
+        room = self.of(lane)
+        if room < _HIGHEST:
+            self.left[lane] = room - 1
+
+    def taken(self) -> list[int]:
+        """The keys of which nothing may be claimed."""
+        return [lane for lane, room in self.left.items() if room <= 0]
+
+    def copy(self) -> Rooms:
+        other = Rooms(self.most)
+        other.left = dict(self.left)
+        return other
+
+
 class Passage:
     """One claim's way through the gates."""
 
     def __init__(self, tx: Tx, session: SessionState) -> None:
         self._tx, self._session = tx, session
         self._running: dict[str, dict[int, int]] = {}
-        self._keys: dict[int, int] = {}  # lane of each candidate
+        self._lanes: dict[int, int] = {}  # of each candidate
+        self._soonest: dict[str, float] = {}  # seconds until a key of the queue has a token
 
     @property
     def targets(self) -> set[int]:
@@ -96,6 +124,14 @@ class Passage:
             for target in targets
         }
 
+    def admits(self, run: int, target: int) -> bool:
+        """Whether the key of this run has room; that its queue has is known."""
+        queue = self._session.targets[target].queue
+        if queue not in self._session.gated:
+            return True
+        lane = self._lanes[run] = self._tx.one(_LANE_OF, (run,))[0]
+        return self._rooms_of_keys(queue).of(lane) > 0
+
     def candidates(self, limit: int) -> list[tuple[int, int]]:
         """Up to `limit` runs, each with its priority; those that should go first come first."""
         found: list[Candidate] = []
@@ -105,7 +141,7 @@ class Passage:
                 found += self._of_queue(queue, targets, room)
         found.sort(key=_rank)
         chosen = found[:limit]
-        self._keys = {one.run: one.lane for one in chosen}
+        self._lanes = {one.run: one.lane for one in chosen}
         turns = self._tx.context.turns
         if len(turns) > _MOST_TURNS:
             turns.clear()
@@ -121,17 +157,34 @@ class Passage:
             queue = context.closed.get(target)
             if queue is not None:
                 context.limited[run] = queue
-                starts.setdefault(queue, []).append(self._keys.get(run, 0))
+                starts.setdefault(queue, []).append(self._lanes.get(run, 0))
         for queue, lanes in starts.items():
-            gate = context.gates.get(queue)
-            if gate is None:
-                continue
-            if gate.settings.rate is not None:
-                take(self._tx, queue, 0, gate.settings.rate, len(lanes))
-            if gate.settings.key_rate is not None:
-                for lane in set(lanes):
-                    if lane:
-                        take(self._tx, queue, lane, gate.settings.key_rate, lanes.count(lane))
+            self._take_tokens(queue, lanes)
+        for queue, wait in self._soonest.items():
+            self._wake_for_keys(queue, wait)
+
+    def _take_tokens(self, queue: str, lanes: Sequence[int]) -> None:
+        gate = self._tx.context.gates.get(queue)
+        if gate is None:
+            return
+        if gate.settings.rate is not None:
+            wait = take(self._tx, queue, 0, gate.settings.rate, len(lanes))
+            if wait:  # what else is ready has to wait for it
+                self._tx.opens(self._tx.now + wait)
+        rate = gate.settings.key_rate
+        if rate is not None:
+            for lane in set(lanes) - {0}:
+                self._key_waits(queue, take(self._tx, queue, lane, rate, lanes.count(lane)))
+
+    def _key_waits(self, queue: str, wait: float) -> None:
+        if wait:
+            self._soonest[queue] = min(wait, self._soonest.get(queue, wait))
+
+    def _wake_for_keys(self, queue: str, wait: float) -> None:
+        for target in self._session.gated[queue]:
+            if self._tx.one(_ANY_KEYED, (target,)) is not None:
+                self._tx.opens(self._tx.now + wait)
+                return
 
     def _room(self, queue: str) -> int:
         tx, session = self._tx, self._session
@@ -143,17 +196,20 @@ class Passage:
         if gate is None:
             return room
         if gate.paused:
-            if gate.until is None or gate.until > tx.now:
+            if gate.until is None:
+                return 0
+            if gate.until > tx.now:
+                tx.opens(gate.until)
                 return 0
             resume(tx, queue)
         if gate.settings.limit is not None:
             running = sum(self._running_in(queue).values())
             room = min(room, gate.settings.limit - running)
         if gate.settings.rate is not None and room > 0:
-            tokens = _tokens(tx, queue, 0, gate.settings.rate)
-            if tokens < 1:
-                tx.opens(tx.now + _until_one(tokens, gate.settings.rate))
-            room = min(room, int(tokens))
+            left = tokens(tx, queue, 0, gate.settings.rate)
+            if left < 1:
+                tx.opens(tx.now + until_one(left, gate.settings.rate))
+            room = min(room, int(left))
         return room
 
     def _running_in(self, queue: str) -> dict[int, int]:
@@ -161,51 +217,39 @@ class Passage:
             self._running[queue] = dict(self._tx.execute(_RUNNING, (queue,)).fetchall())
         return self._running[queue]
 
-    def _of_queue(self, queue: str, targets: Sequence[int], room: int) -> list[Candidate]:
-        rooms = self._rooms_of_keys(queue)
-        found: list[Candidate] = []
-        for target in targets:
-            found += self._of_target(target, room, rooms)
-        found.sort(key=_rank)
-        chosen: list[Candidate] = []
-        for one in found:
-            left = rooms.get(one.lane, rooms.get(-1, _HIGHEST)) if one.lane else _HIGHEST
-            if left > 0 and len(chosen) < room:
-                chosen.append(one)
-                if left < _HIGHEST:
-                    rooms[one.lane] = left - 1
-        return chosen
-
-    def _rooms_of_keys(self, queue: str) -> dict[int, int]:
-        """How many of a key may be claimed, where it is not as many as of any; -1 = of any."""
-        tx, gate = self._tx, self._tx.context.gates.get(queue)
-        rooms: dict[int, int] = {}
+    def _rooms_of_keys(self, queue: str) -> Rooms:
+        gate = self._tx.context.gates.get(queue)
+        rooms = Rooms(_HIGHEST)
         if gate is None:
             return rooms
         limit, rate = gate.settings.key_limit, gate.settings.key_rate
         if limit is not None:
-            rooms[-1] = limit
+            rooms.most = limit
             for lane, running in self._running_in(queue).items():
                 if lane:
-                    rooms[lane] = limit - running
+                    rooms.left[lane] = limit - running
         if rate is not None:
-            any_key = min(rooms.get(-1, _HIGHEST), rate.burst)
-            rooms[-1] = any_key
-            soonest = None
-            for lane, tokens, at in tx.execute(_BUCKETS, (queue,)).fetchall():
-                now = _filled(tx, queue, lane, tokens, at, rate)
-                rooms[lane] = min(rooms.get(lane, any_key), int(now))
-                if now < 1:
-                    wait = _until_one(now, rate)
-                    soonest = wait if soonest is None else min(soonest, wait)
-            if soonest is not None:
-                tx.opens(tx.now + soonest)
+            rooms.most = min(rooms.most, rate.burst)
+            for lane, left in tokens_of_keys(self._tx, queue, rate).items():
+                rooms.lower(lane, int(left))
+                self._key_waits(queue, until_one(left, rate))
         return rooms
 
-    def _of_target(self, target: int, room: int, rooms: Mapping[int, int]) -> list[Candidate]:
-        blocked = json.dumps([lane for lane, left in rooms.items() if left <= 0 and lane > 0])
-        skipped = sum(1 for left in rooms.values() if left <= 0)
-        most = min(rooms.get(-1, room), room)
+    def _of_queue(self, queue: str, targets: Sequence[int], room: int) -> list[Candidate]:
+        """Runs of a queue, best first: each of its names offers as many as there is room for."""
+        rooms = self._rooms_of_keys(queue)
+        offered: list[Candidate] = []
+        for target in targets:
+            offered += self._of_target(target, room, rooms.copy())
+        offered.sort(key=_rank)
+        chosen: list[Candidate] = []
+        for one in offered:
+            if len(chosen) < room and rooms.of(one.lane) > 0:
+                rooms.take(one.lane)
+                chosen.append(one)
+        return chosen
+
+    def _of_target(self, target: int, room: int, rooms: Rooms) -> list[Candidate]:
         found: list[Candidate] = []
         priority = _HIGHEST
         while len(found) < room:
@@ -213,55 +257,52 @@ class Passage:
             if priority is None:
                 break
             need = room - len(found)
-            lanes = self._lanes_at(target, priority, need, blocked, skipped)
-            left = {lane: min(rooms.get(lane, most), need) for lane in lanes}
-            by_lane = self._in_lanes(target, priority, left, need)
-            for turn, runs in enumerate(zip_longest(*[by_lane[lane] for lane in lanes])):
-                found += [
-                    Candidate(priority, turn, place, run, lanes[place], target)
-                    for place, run in enumerate(runs)
-                    if run is not None
-                ]
-        return found[:room]
+            rows = self._tx.execute(_PLAIN, (target, priority, need)).fetchall()
+            without_key = [run for (run,) in rows]
+            lanes = self._lanes_at(target, priority, need, rooms.taken(), [0] if rows else [])
+            runs = self._in_lanes(target, priority, lanes, need, rooms)
+            runs[0] = without_key
+            for turn, one_each in enumerate(zip_longest(*[runs[lane] for lane in lanes])):
+                for place, run in enumerate(one_each):
+                    if run is not None and len(found) < room:
+                        lane = lanes[place]
+                        rooms.take(lane)
+                        found.append(Candidate(priority, turn, place, run, lane, target))
+        return found
 
     def _lanes_at(
-        self, target: int, priority: int, need: int, blocked: str, skipped: int
+        self, target: int, priority: int, need: int, taken: list[int], without_key: list[int]
     ) -> list[int]:
         """The keys whose turn it is, from the one after that which had the last; 0 = no key."""
         last = self._tx.context.turns.get((target, priority), -1)
-        most = need + skipped + 1
+        where = (target, priority, need + len(taken) + 1, json.dumps(taken))
         if last < 0:
-            return [0, *self._lanes(target, priority, 0, _HIGHEST, most, blocked)][:need]
-        lanes = self._lanes(target, priority, last, _HIGHEST, most, blocked)
-        lanes.append(0)
+            return [*without_key, *self._lanes_between(where, 0, _HIGHEST)][:need]
+        lanes = [*self._lanes_between(where, last, _HIGHEST), *without_key]
         if last and len(lanes) < need:
-            lanes += self._lanes(target, priority, 0, last, most, blocked)
+            lanes += self._lanes_between(where, 0, last)
         return lanes[:need]
 
-    def _lanes(
-        self, target: int, priority: int, after: int, last: int, most: int, blocked: str
-    ) -> list[int]:
-        key = (target, priority, after, last, most, blocked)
-        return [lane for (lane,) in self._tx.execute(_LANES, key).fetchall()]
+    def _lanes_between(self, where: tuple[int, int, int, str], after: int, last: int) -> list[int]:
+        target, priority, most, taken = where
+        rows = self._tx.execute(_LANES, (target, priority, after, last, most, taken)).fetchall()
+        return [lane for (lane,) in rows]
 
     def _in_lanes(
-        self, target: int, priority: int, left: Mapping[int, int], need: int
+        self, target: int, priority: int, lanes: list[int], need: int, rooms: Rooms
     ) -> dict[int, list[int]]:
         """The oldest runs of each key, enough of each that together they fill the need."""
-        runs: dict[int, list[int]] = {lane: [] for lane in left}
-        if 0 in left:
-            rows = self._tx.execute(_PLAIN, (target, priority, need)).fetchall()
-            runs[0] = [run for (run,) in rows]
-        keys = [lane for lane in left if lane]
-        each = -(-need // len(left))
+        runs: dict[int, list[int]] = {lane: [] for lane in lanes}
+        keys = [lane for lane in lanes if lane]
+        each = -(-need // max(len(lanes), 1))
         while keys:
             for lane in keys:
                 runs[lane].clear()
             row = (json.dumps(keys), target, priority, each)
             for lane, run in self._tx.execute(_IN_LANES, row).fetchall():
-                if len(runs[lane]) < left[lane]:
+                if len(runs[lane]) < rooms.of(lane):
                     runs[lane].append(run)
-            longer = any(len(runs[lane]) == each < left[lane] for lane in keys)
+            longer = any(len(runs[lane]) == each < rooms.of(lane) for lane in keys)
             if not longer or sum(map(len, runs.values())) >= need:
                 break
             each *= 2
@@ -297,41 +338,6 @@ def returned(tx: Tx, run: int) -> None:
         lane = tx.one(_LANE_OF, (run,))[0]
         if lane:
             take(tx, queue, lane, gate.settings.key_rate, -1)
-
-
-# --- token buckets ---
-
-
-def take(tx: Tx, queue: str, lane: int, rate: RateLimit, count: int) -> None:
-    tokens = min(_tokens(tx, queue, lane, rate) - count, float(rate.burst))
-    _put(tx, queue, lane, tokens, rate)
-    tx.execute(_DROP_FULL, (tx.now,))
-
-
-def _put(tx: Tx, queue: str, lane: int, tokens: float, rate: RateLimit) -> None:
-    full = tx.now + (rate.burst - tokens) * rate.per / rate.count
-    tx.execute(_PUT_BUCKET, (queue, lane, tokens, tx.now, full))
-
-
-def _tokens(tx: Tx, queue: str, lane: int, rate: RateLimit) -> float:
-    row = tx.one(_BUCKET, (queue, lane))
-    return float(rate.burst) if row is None else _filled(tx, queue, lane, row[0], row[1], rate)
-
-
-def _filled(tx: Tx, queue: str, lane: int, tokens: float, at: float, rate: RateLimit) -> float:
-    """What is in a bucket by now."""
-    if at > tx.now:  # the clock was set back: it fills from now on
-        _put(tx, queue, lane, tokens, rate)
-        return tokens
-    return min(tokens + (tx.now - at) * rate.count / rate.per, float(rate.burst))
-
-
-_NEARLY: Final = 1e-9
-"""Of a token: what adding up parts of one may lose."""
-
-
-def _until_one(tokens: float, rate: RateLimit) -> float:
-    return (1 - tokens + _NEARLY) * rate.per / rate.count
 
 
 def _rank(one: Candidate) -> tuple[int, int, int, int]:

@@ -45,6 +45,10 @@ WHERE t.queue = ? AND r.status = 1 AND r.fence = 0 AND r.crashes < 2 AND r.lane 
 UNION ALL
 SELECT r.run FROM runs r CROSS JOIN targets t ON t.target = r.target
 WHERE r.due IS NOT NULL AND r.status = 0 AND r.fence = 0 AND t.queue = ? AND r.parent IS NULL
+UNION ALL
+SELECT r.run FROM (SELECT DISTINCT run FROM dependencies) d CROSS JOIN runs r ON r.run = d.run
+    CROSS JOIN targets t ON t.target = r.target
+WHERE t.queue = ?
 LIMIT ?
 
 -- name: running_in_queue
@@ -87,6 +91,9 @@ ORDER BY r.run
 
 -- name: lane_of
 SELECT lane FROM runs WHERE run = ?
+
+-- name: any_keyed
+SELECT 1 FROM runs WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ? LIMIT 1
 
 -- name: held_of_queue
 SELECT count(*) FROM runs

@@ -1,0 +1,57 @@
+"""Token buckets: how often runs of a queue, or of one of its keys, may start.
+
+A bucket holds up to `burst` tokens and fills by `count` of them each `per` seconds; a start takes
+one. It is stored as it was when it was changed last, and only while it is not full.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stepwell_queue.contract import RateLimit
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tx import Tx
+
+_BUCKET, _BUCKETS, _PUT = SQL["bucket"], SQL["buckets_of_keys"], SQL["put_bucket"]
+_DROP_FULL: Final = SQL["drop_full_buckets"]
+_NEARLY: Final = 1e-9
+"""Of a token: what adding up parts of one may lose."""
+
+
+def tokens(tx: Tx, queue: str, lane: int, rate: RateLimit) -> float:
+    """What is in a bucket by now."""
+    row = tx.one(_BUCKET, (queue, lane))
+    return float(rate.burst) if row is None else _filled(tx, queue, lane, row[0], row[1], rate)
+
+
+def tokens_of_keys(tx: Tx, queue: str, rate: RateLimit) -> dict[int, float]:
+    """The same for all keys of a queue whose buckets are not known to be full."""
+    return {
+        lane: _filled(tx, queue, lane, stored, at, rate)
+        for lane, stored, at in tx.execute(_BUCKETS, (queue,)).fetchall()
+    }
+
+
+def take(tx: Tx, queue: str, lane: int, rate: RateLimit, count: int) -> float:
+    """Take tokens, or return them (`count` < 0); answers the seconds until there is one again."""
+    left = min(tokens(tx, queue, lane, rate) - count, float(rate.burst))
+    _put(tx, queue, lane, left, rate)
+    tx.execute(_DROP_FULL, (tx.now,))
+    return until_one(left, rate)
+
+
+def until_one(left: float, rate: RateLimit) -> float:
+    """Seconds until a bucket with these tokens has a whole one; 0 = it has."""
+    return 0.0 if left >= 1 else (1 - left + _NEARLY) * rate.per / rate.count
+
+
+def _filled(tx: Tx, queue: str, lane: int, stored: float, at: float, rate: RateLimit) -> float:
+    if at > tx.now:  # the clock was set back: it fills from now on
+        _put(tx, queue, lane, stored, rate)
+        return stored
+    return min(stored + (tx.now - at) * rate.count / rate.per, float(rate.burst))
+
+
+def _put(tx: Tx, queue: str, lane: int, left: float, rate: RateLimit) -> None:
+    full = tx.now + (rate.burst - left) * rate.per / rate.count
+    tx.execute(_PUT, (queue, lane, left, tx.now, full))
