@@ -18,6 +18,7 @@ from stepwell._decorated import (
     WorkflowDecorator,
 )
 from stepwell._definitions import checked, common_fields, executor_of, shown, timeout_of
+from stepwell._queues import Queue
 from stepwell_runtime.definitions import (
     NO_RETRY,
     Retry,
@@ -46,7 +47,7 @@ def step(
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     on_cancel: Literal["finish", "interrupt"] = "finish",
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     executor: Literal["thread", "process"] = "thread",
 ) -> UndoableDecorator[R]: ...
 @overload
@@ -57,7 +58,7 @@ def step(
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     on_cancel: Literal["finish", "interrupt"] = "finish",
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     executor: Literal["thread", "process"] = "thread",
 ) -> StepDecorator: ...
 def step(
@@ -70,7 +71,7 @@ def step(
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     on_cancel: Literal["finish", "interrupt"] = "finish",
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     executor: Literal["thread", "process"] = "thread",
 ) -> Any:
     """Make a function a step: its result is journaled, so that it is not executed again.
@@ -112,7 +113,7 @@ def task(
     linger: Seconds = 0.0,
     name: str | None = None,
     version: int = 1,
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
@@ -124,7 +125,7 @@ def task(
     *,
     name: str | None = None,
     version: int = 1,
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
@@ -137,7 +138,7 @@ def task(
     *,
     name: str | None = None,
     version: int = 1,
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
@@ -184,7 +185,7 @@ def workflow(
     *,
     name: str | None = None,
     version: int = 1,
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     on_failure: Literal["rollback", "hold"] = "rollback",
     deadline: Seconds | None = None,
     max_crashes: int = 3,
@@ -195,7 +196,7 @@ def workflow(
     *,
     name: str | None = None,
     version: int = 1,
-    queue: str | None = None,
+    queue: str | Queue | None = None,
     on_failure: Literal["rollback", "hold"] = "rollback",
     deadline: Seconds | None = None,
     max_crashes: int = 3,

@@ -12,6 +12,9 @@ from typing import Any
 
 from stepwell import GiveUp, Retry, RetryLater, current_app, current_job, step, task
 
+ROOT = Path(__file__).resolve().parents[2]
+"""Where a child process finds this module; a test puts it on the path."""
+
 
 class Odd(Exception):
     """Cannot be made again from its `args`."""

@@ -25,11 +25,10 @@ from stepwell import (
     workflow,
 )
 from tests.behaviour import computing
-from tests.behaviour.computing import Odd
+from tests.behaviour.computing import ROOT, Odd
 from tests.behaviour.stage import LONG, until
 
 pytestmark = pytest.mark.anyio
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
