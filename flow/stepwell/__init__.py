@@ -2,6 +2,7 @@
 
 from stepwell._app.app import Stepwell
 from stepwell._app.handles import Run
+from stepwell._app.queues import QueueHandle, QueueInfo, Throughput
 from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
 from stepwell._app.settings import Retention
 from stepwell._app.views import Audit, Event, History, RunInfo, RunStatus
@@ -10,6 +11,7 @@ from stepwell._batches import BatchTask
 from stepwell._blocking.app import BlockingStepwell, BlockingWorker, run
 from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.handles import BlockingRun
+from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedule
 from stepwell._branches import parallel, race
 from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
@@ -18,6 +20,7 @@ from stepwell._decorated import Step, Task, Workflow
 from stepwell._decorators import step, task, workflow
 from stepwell._log import Logger, get_logger
 from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
+from stepwell._queues import Queue, QueueChanges, Rate
 from stepwell._schedules import schedule
 from stepwell._scopes import (
     current_app,
@@ -76,6 +79,7 @@ __all__ = [
     "BatchMismatch",
     "BatchTask",
     "BlockingCalls",
+    "BlockingQueueHandle",
     "BlockingRun",
     "BlockingSchedule",
     "BlockingStepwell",
@@ -102,6 +106,11 @@ __all__ = [
     "Outcome",
     "OutsideWorkflow",
     "PayloadTooLarge",
+    "Queue",
+    "QueueChanges",
+    "QueueHandle",
+    "QueueInfo",
+    "Rate",
     "RequestRefused",
     "Retention",
     "Retry",
@@ -135,6 +144,7 @@ __all__ = [
     "Task",
     "TaskCall",
     "TaskTimeout",
+    "Throughput",
     "Undo",
     "Worker",
     "WorkerCrashed",

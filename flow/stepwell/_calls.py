@@ -16,6 +16,7 @@ from anyio import to_thread
 from typing_extensions import TypeVar
 
 from stepwell import _options as check
+from stepwell._queues import Queue, queue_options
 from stepwell_runtime.core.commands import CallCommand, ChildCommand, Command, StepCommand
 from stepwell_runtime.definitions import (
     DEFAULT_OPTIONS,
@@ -139,7 +140,7 @@ class StepCall(Call[R_co], StepCommand):
         *,
         timeout: Seconds | None = None,
         retry: Retry | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
@@ -155,7 +156,7 @@ class StepCall(Call[R_co], StepCommand):
             {
                 "timeout": check.positive_seconds(timeout, "timeout"),
                 "retry": check.retry(retry),
-                "queue": check.text(queue, "queue"),
+                **queue_options(queue),
             }
         )
         return type(self)(self.definition, self.args, self.kwargs, options)
@@ -179,7 +180,7 @@ class TaskCall(Call[R_co], ChildCommand):
         self,
         *,
         id: str | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
         timeout: Seconds | None = None,
         deadline: Seconds | None = None,
         retry: Retry | None = None,
@@ -200,7 +201,7 @@ class TaskCall(Call[R_co], ChildCommand):
         options = self.replaced(
             {
                 "id": None if id is None else checked_id(id),
-                "queue": check.text(queue, "queue"),
+                **queue_options(queue),
                 "timeout": check.positive_seconds(timeout, "timeout"),
                 "deadline": check.positive_seconds(deadline, "deadline"),
                 "retry": check.retry(retry),
@@ -232,7 +233,7 @@ class WorkflowCall(Call[R_co], ChildCommand):
         self,
         *,
         id: str | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
         deadline: Seconds | None = None,
         priority: int | None = None,
         delay: Seconds | None = None,
@@ -246,7 +247,7 @@ class WorkflowCall(Call[R_co], ChildCommand):
         options = self.replaced(
             {
                 "id": None if id is None else checked_id(id),
-                "queue": check.text(queue, "queue"),
+                **queue_options(queue),
                 "deadline": check.positive_seconds(deadline, "deadline"),
                 "priority": check.priority(priority),
                 **check.start_time(delay, at),

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, get_origin
 
 from stepwell import _options as check
+from stepwell._queues import Queue, declared_of, name_of
 from stepwell_runtime.definitions import Seconds, resolved_annotations
 from stepwell_runtime.errors import DefinitionError
 
@@ -17,7 +18,7 @@ Executor = Literal["thread", "process"]
 
 
 def common_fields(
-    fn: Fn, word: str, name: str | None, version: int, queue: str | None
+    fn: Fn, word: str, name: str | None, version: int, queue: str | Queue | None
 ) -> dict[str, Any]:
     """Return the fields that every definition has; raise DefinitionError for what cannot be one."""
     refuse_unfit(fn, word)
@@ -29,7 +30,8 @@ def common_fields(
         "fn": fn,
         "name": durable_name(fn, word, name),
         "version": checked(word, fn, check.whole, version, "version", 1, 2**31 - 1),
-        "queue": checked(word, fn, check.text, queue, "queue"),
+        "queue": checked(word, fn, name_of, queue),
+        "declared": declared_of(queue),
         "is_async": is_async(fn),
         "module": getattr(inner, "__module__", None) or "",
         "file": shown(inner) if code is None else code.co_filename,

@@ -22,6 +22,7 @@ from typing import (
 
 from stepwell_queue.contract import Identity, Kind
 from stepwell_runtime.errors import DefinitionError, GiveUp
+from stepwell_runtime.queues import DeclaredQueue
 from stepwell_runtime.spans import Seconds as Seconds
 from stepwell_runtime.spans import seconds as seconds
 
@@ -98,6 +99,8 @@ class CallOptions:
     priority: int | None = None
     delay: float | None = None
     at: float | None = None
+    declared: DeclaredQueue | None = None
+    """What is said of `queue`, where that is a declared one."""
 
 
 DEFAULT_OPTIONS = CallOptions()
@@ -176,6 +179,8 @@ class Definition:
     name: str
     version: int = 1
     queue: str | None = None
+    declared: DeclaredQueue | None = None
+    """What is said of the queue, where that is a declared one."""
     is_async: bool = True
     executor: Literal["thread", "process"] = "thread"
     """What executes a plain function; an async one runs on the loop."""

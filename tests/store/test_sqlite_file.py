@@ -212,8 +212,8 @@ SEEK = "SEARCH runs USING COVERING INDEX runs_ready (target=?)"
 LEVEL = "SEARCH runs USING COVERING INDEX runs_ready (target=? AND priority<?)"
 LANES = "SEARCH runs USING COVERING INDEX runs_lanes (target=? AND priority=? AND lane>?)"
 
-# what is running, and as many runs as one claim takes
-SORTS_LITTLE = ("running_in_queue", "ready_in_lanes")
+# what is running, as many runs as one claim takes, and as many ends as are kept or go in one pass
+SORTS_LITTLE = ("running_in_queue", "ready_in_lanes", "kept_since", "prunable")
 
 
 def places(sql: str) -> int:
@@ -247,7 +247,9 @@ def places(sql: str) -> int:
         ("inbox", ["SEARCH inbox USING INDEX inbox_waiting (run=?)"]),
         ("any_waiting", ["SCAN inbox USING INDEX inbox_waiting"]),
         ("hand_back", ["SEARCH runs USING COVERING INDEX runs_held (worker=?)"]),
-        ("kept_since", ["SEARCH runs USING INDEX runs_ended (ended>?)"]),
+        ("kept_since", ["SEARCH o USING INDEX runs_ended (target=? AND ended>?)"]),
+        ("prunable", ["SEARCH o USING INDEX runs_ended (target=? AND ended>? AND ended<?)"]),
+        ("find_running", ["SEARCH runs USING INDEX runs_held (worker>?)"]),
     ],
 )
 async def test_hot_statements_use_their_index(path: Path, name: str, plan: list[str]) -> None:

@@ -29,6 +29,7 @@ from stepwell._app.worker import Queues, Worker, worker_options
 from stepwell._arguments import described
 from stepwell._calls import Call, TaskCall, WorkflowCall, is_call
 from stepwell._decorated import Task, Workflow
+from stepwell._queues import Queue
 from stepwell_queue.clock import Clock, Ids, RandomIds, SystemClock
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
     from stepwell_queue.contract import Identity, NewRun
     from stepwell_runtime.engine import Engine
+    from stepwell_runtime.queues import DeclaredQueue
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Call[Any])
@@ -204,7 +206,7 @@ class Stepwell(Operations, ScheduleMethods):
         id: str | None = None,
         delay: Seconds | None = None,
         at: datetime | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
         priority: int | None = None,
     ) -> Run[R]:
         """Enqueue a task; returns once that is durable.
@@ -238,6 +240,7 @@ class Stepwell(Operations, ScheduleMethods):
                 checked(call, method)
             raise
         rows: list[NewRun] = []
+        declared: dict[str, DeclaredQueue] = {}
         result_types: list[Any] = []
         # One by one: what a generator yields needs not be kept, as there may be many.
         for call in calls:
@@ -245,6 +248,10 @@ class Stepwell(Operations, ScheduleMethods):
             definition: Definition = call.definition
             rows.append(engine.launcher.new_run(definition, call.args, call.kwargs, call.options))
             result_types.append(definition.result_type)
+            if (queue := call.options.declared or definition.declared) is not None:
+                declared[queue.name] = queue
+        for queue in declared.values():
+            await engine.declarations.say(queue)
         started = await engine.start_many(rows)
         return [
             Run(self, one.id, result_type, one.created)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from stepwell import _options as check
+from stepwell._app.queues import QueueHandle, QueueInfo, queue_infos
 from stepwell._app.views import STATUSES, History, RunInfo, RunStatus, history_of, run_info
+from stepwell._queues import Queue, name_of
 from stepwell._signals import Signal, named
 from stepwell_queue.contract import Finding, RunFilter, Status, WorkerInfo
 from stepwell_queue.errors import RunNotFound
@@ -14,6 +17,7 @@ from stepwell_runtime.definitions import Seconds
 from stepwell_runtime.fitting import refuse_unfit
 
 if TYPE_CHECKING:
+    from stepwell._app.app import Stepwell
     from stepwell_runtime.codec import Codec
     from stepwell_runtime.engine import Engine
 
@@ -50,14 +54,22 @@ class Operations:
         *,
         status: str | Sequence[str] | None = None,
         name: str | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
         parent: str | None = None,
+        key: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        ended_after: datetime | None = None,
+        ended_before: datetime | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> list[RunInfo]:
         """Return runs, newest first; None = any. `after`: the id of the last run of a page before.
 
         `status`: one or several status words; also "no_code": no live worker has the code.
+        `key`: that shares limits in the queue. `created_after` and `ended_after` are aware
+        datetimes, from which on they were, and `created_before` and `ended_before` those before
+        which they were.
         """
         words = None if status is None else statuses(status)
         check.whole(limit, "limit", 1, 10_000)
@@ -68,8 +80,13 @@ class Operations:
         wanted = RunFilter(
             statuses=words,
             name=name,
-            queue=queue,
+            queue=name_of(queue),
             parent_id=parent,
+            key=key,
+            created_after=_time(created_after, "created_after="),
+            created_before=_time(created_before, "created_before="),
+            ended_after=_time(ended_after, "ended_after="),
+            ended_before=_time(ended_before, "ended_before="),
             after=None if last is None else last.run,
             limit=limit,
         )
@@ -121,17 +138,35 @@ class Operations:
         """
         return word(await self.engine.ask(id, "resume", reason=reason, actor=actor))
 
-    async def prune(self, *, older_than: Seconds | None = None, keep: int | None = None) -> int:
+    def queue(self, queue: str | Queue, /) -> QueueHandle:
+        """Return the handle of a queue; does no I/O."""
+        name = name_of(queue)
+        if name is None:
+            raise TypeError("queue() takes the name of a queue, or a Queue, not None")
+        return QueueHandle(cast("Stepwell", self), name)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return all queues that are set or were used, by name. It reads all runs of the store."""
+        return await queue_infos(self.engine.store)
+
+    async def prune(
+        self,
+        *,
+        older_than: Seconds | None = None,
+        keep: int | None = None,
+        queue: str | Queue | None = None,
+    ) -> int:
         """Delete ended runs, whole trees, and return how many are gone.
 
         Those that ended more than `older_than` seconds ago, or are not among the newest `keep`;
-        None = does not matter, but one must be given.
+        None = does not matter, but one must be given. `queue`: only what was started in it; None =
+        in any.
         """
         age = check.span(older_than, "older_than")
         check.whole(keep, "keep", 0)
         if age is None and keep is None:
             raise ValueError("prune() needs older_than= (seconds) or keep=, so that not all goes")
-        return await self.engine.prune(older_than=age, keep=keep)
+        return await self.engine.prune(older_than=age, keep=keep, queue=name_of(queue))
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are registered, and which are alive."""
@@ -144,6 +179,10 @@ class Operations:
 
 def word(status: Status) -> RunStatus:
     return cast("RunStatus", Status(status).name.lower())
+
+
+def _time(value: datetime | None, what: str) -> float | None:
+    return None if value is None else check.wall_time(value, what)
 
 
 def statuses(status: str | Sequence[str]) -> list[str]:

@@ -58,6 +58,8 @@ class RunInfo:
     """A live worker serves its queue and has its code."""
     error: str | None
     """Type and message of the failure; the reason, if it was cancelled, is held or stuck."""
+    key: str | None = None
+    """Whose limits, rates and turns in the queue it shares; None = nobody's."""
 
     @property
     def ended(self) -> bool:
@@ -132,6 +134,7 @@ def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
         parent_id=row.parent_id,
         has_code=row.has_code,
         error=None if row.status == Status.COMPLETED or not row.value else reason(row.value, codec),
+        key=row.key,
     )
 
 

@@ -16,8 +16,10 @@ from stepwell import _options as check
 from stepwell._app.log import log
 from stepwell._app.retention import keep_pruned
 from stepwell._app.shutdown import StopRequests
+from stepwell._queues import Queue, names_of
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.definitions import Definition, Seconds
+from stepwell_runtime.queues import DeclaredQueue, settled
 from stepwell_runtime.tuning import worker_process
 
 if TYPE_CHECKING:
@@ -28,13 +30,19 @@ if TYPE_CHECKING:
     from stepwell_runtime.schedules.scheduler import Scheduler
 
 
-Queues = Sequence[str] | Mapping[str, int | None]
+Queues = (
+    Sequence[str | Queue]
+    | Mapping[str, int | None]
+    | Mapping[Queue, int | None]
+    | Mapping[str | Queue, int | None]
+)
 """The queues of a worker; a mapping says of each how many of its runs it takes at once."""
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
     queues: tuple[str, ...]
+    declared: tuple[DeclaredQueue, ...]
     limits: dict[str, int]
     concurrency: int
     step_concurrency: int | None
@@ -61,14 +69,12 @@ def worker_options(
     name: str | None = None,
 ) -> WorkerOptions:
     """Check the settings of a worker."""
-    if isinstance(queues, str):
-        raise TypeError(f"queues= takes a list of names: write queues=[{queues!r}]")
+    if isinstance(queues, (str, Queue)):
+        raise TypeError(f"queues= takes a list: write queues=[{queues!r}]")
     if not queues:
         raise ValueError("queues= must name at least one queue")
-    for queue in queues:
-        if check.text(queue, "queues") is None:
-            raise TypeError("queues= takes names, not None")
-    limits = dict(queues) if isinstance(queues, Mapping) else {}
+    names, declared = names_of(queues)
+    limits = dict(zip(names, queues.values(), strict=True)) if isinstance(queues, Mapping) else {}
     for queue, most in limits.items():
         check.whole(most, f"queues={{{queue!r}: …}}", 1, 100_000)
     check.whole(concurrency, "concurrency", 1, 100_000)
@@ -83,7 +89,8 @@ def worker_options(
     if limit is None:
         raise TypeError("grace= takes seconds; 0 = do not wait for running steps")
     return WorkerOptions(
-        tuple(dict.fromkeys(queues)),
+        tuple(dict.fromkeys(names)),
+        declared,
         {queue: most for queue, most in limits.items() if most and most < concurrency},
         concurrency,
         step_concurrency,
@@ -138,6 +145,12 @@ class Worker:
         engine = app.engine
         worker = engine.worker(settings)
         for_all = self._serving is None  # and not for the runs of one `app.run`
+        declared = settled(
+            (*(one.declared for one in settings.definitions.values()), *options.declared)
+        )
+        for queue in options.queues:
+            if queue in declared:
+                await engine.declarations.say(declared[queue])
         if for_all:
             await engine.schedules.declare(settings.definitions, options.queues)
         await worker.start()
@@ -145,7 +158,7 @@ class Worker:
         self._worker, self._engine = worker, engine
         if for_all:
             self._scheduler = engine.schedules.scheduler(worker.chance)
-        if app.settings.retention is not None:
+        if for_all or app.settings.retention is not None:
             self._pruning = asyncio.create_task(keep_pruned(app, app.settings.retention))
         return self
 

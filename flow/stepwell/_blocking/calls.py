@@ -8,12 +8,15 @@ from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from stepwell._app.app import Stepwell
+from stepwell._app.queues import QueueInfo
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._blocking.handles import BlockingRun
+from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedules
 from stepwell._blocking.waiting import Work, wait_for
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
+from stepwell._queues import Queue
 from stepwell._signals import Signal
 from stepwell_queue.contract import Finding, WorkerInfo
 from stepwell_runtime.definitions import Seconds
@@ -53,7 +56,7 @@ class BlockingCalls(BlockingSchedules):
         id: str | None = None,
         delay: Seconds | None = None,
         at: datetime | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
         priority: int | None = None,
     ) -> BlockingRun[R]:
         """Enqueue a task; see Stepwell.enqueue."""
@@ -96,15 +99,30 @@ class BlockingCalls(BlockingSchedules):
         *,
         status: str | Sequence[str] | None = None,
         name: str | None = None,
-        queue: str | None = None,
+        queue: str | Queue | None = None,
         parent: str | None = None,
+        key: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        ended_after: datetime | None = None,
+        ended_before: datetime | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> list[RunInfo]:
         """Return runs, newest first; see Stepwell.runs."""
         return self.do(
             lambda app: app.runs(
-                status=status, name=name, queue=queue, parent=parent, after=after, limit=limit
+                status=status,
+                name=name,
+                queue=queue,
+                parent=parent,
+                key=key,
+                created_after=created_after,
+                created_before=created_before,
+                ended_after=ended_after,
+                ended_before=ended_before,
+                after=after,
+                limit=limit,
             )
         )
 
@@ -144,9 +162,23 @@ class BlockingCalls(BlockingSchedules):
         """Try a stuck run again, with the code that is there now. Raises RequestRefused."""
         return self.do(lambda app: app.resume(id, reason=reason, actor=actor))
 
-    def prune(self, *, older_than: Seconds | None = None, keep: int | None = None) -> int:
+    def queue(self, queue: str | Queue, /) -> BlockingQueueHandle:
+        """Return the handle of a queue; does no I/O."""
+        return BlockingQueueHandle(self, self._app.queue(queue).name)
+
+    def queues(self) -> list[QueueInfo]:
+        """Return all queues that are set or were used, by name; see Stepwell.queues."""
+        return self.do(lambda app: app.queues())
+
+    def prune(
+        self,
+        *,
+        older_than: Seconds | None = None,
+        keep: int | None = None,
+        queue: str | Queue | None = None,
+    ) -> int:
         """Delete ended runs and return how many are gone; see Stepwell.prune."""
-        return self.do(lambda app: app.prune(older_than=older_than, keep=keep))
+        return self.do(lambda app: app.prune(older_than=older_than, keep=keep, queue=queue))
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers that are registered, and which are alive."""

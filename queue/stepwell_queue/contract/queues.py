@@ -49,6 +49,7 @@ class SetQueue(Verb[None], frozen=True, array_like=True, tag=64, gc=False):
     queue: str
     settings: QueueSettings
     declared: str | None = None
+    only: Sequence[str] | None = None  # the settings to change, by name; None = all of them
 
 
 class PauseQueue(Verb[None], frozen=True, array_like=True, tag=65, gc=False):
@@ -101,18 +102,57 @@ class ListQueues(Query[Sequence[QueueRow]], frozen=True, array_like=True, tag=96
 
 
 class RunCount(msgspec.Struct, frozen=True, array_like=True):
-    """So many runs of a queue have this Status."""
+    """So many runs of a queue are of this Kind and have this Status."""
 
     queue: str
+    kind: int
     status: int
     count: int
 
 
 class CountRuns(Query[Sequence[RunCount]], frozen=True, array_like=True, tag=97):
-    """Answered by how many tasks and workflow runs there are by queue and Status.
+    """Answered by how many runs there are by queue, Kind and Status.
 
     It reads all of them. `queue`: of this one; None = of all.
     """
 
     answer: ClassVar[Any] = list[RunCount]
     queue: str | None = None
+
+
+class EndCount(msgspec.Struct, frozen=True, array_like=True):
+    """So many runs of a queue have ended, and so many of these FAILED."""
+
+    queue: str
+    ended: int
+    failed: int
+
+
+class CountEnds(Query[Sequence[EndCount]], frozen=True, array_like=True, tag=98):
+    """Answered by how many runs have ended after `since`, by queue; those deleted are not counted.
+
+    `queue`: of this one; None = of all.
+    """
+
+    answer: ClassVar[Any] = list[EndCount]
+    since: Time
+    queue: str | None = None
+
+
+class FindRunning(Query[Sequence[str]], frozen=True, array_like=True, tag=99):
+    """Answered by the ids of at most `limit` runs of a queue that workers hold."""
+
+    answer: ClassVar[Any] = list[str]
+    queue: str
+    limit: int = 100
+
+
+class NamedSettings(msgspec.Struct, frozen=True, array_like=True):
+    queue: str
+    settings: QueueSettings
+
+
+class ListSettings(Query[Sequence[NamedSettings]], frozen=True, array_like=True, tag=100):
+    """Answered by the queues for which something is set, by name."""
+
+    answer: ClassVar[Any] = list[NamedSettings]

@@ -73,7 +73,7 @@ def _set_targets(tx: Tx, queue: str, *, is_open: bool) -> None:
 
 def purge_queue(tx: Tx, verb: PurgeQueue) -> int:
     queue, limit = verb.queue, min(verb.limit, MOST_PURGED)
-    runs = tx.execute(_UNCLAIMED, (queue, queue, queue, limit)).fetchall()
+    runs = tx.execute(_UNCLAIMED, (queue, queue, queue, queue, limit)).fetchall()
     for (run,) in runs:
         cancel(tx, run, f"purge-{verb.at!r}", verb.reason, verb.at)
     return len(runs)
