@@ -21,6 +21,7 @@ CONFIGURED: dict[str, Callable[..., Any]] = {
     "workflow": stepwell.workflow,
     "step": stepwell.step,
     "task": stepwell.task,
+    "schedule": stepwell.schedule,
     "Retry": stepwell.Retry,
     "parallel": stepwell.parallel,
     "Stepwell": stepwell.Stepwell,
@@ -105,6 +106,7 @@ def test_the_blocking_app_has_the_methods_of_the_app() -> None:
     expected = public_methods(stepwell.Stepwell) - only_async - hidden
     assert expected <= public_methods(stepwell.BlockingStepwell)
     assert public_methods(stepwell.Run) - {"result_type"} <= public_methods(stepwell.BlockingRun)
+    assert public_methods(stepwell.Schedule) == public_methods(stepwell.BlockingSchedule)
 
 
 @pytest.mark.parametrize("name", stepwell.__all__)
