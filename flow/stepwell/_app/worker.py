@@ -170,14 +170,14 @@ class Worker:
     ) -> None:
         worker = self._running
         self._engine.detach(worker)  # not the app's, which may be closed by now
-        if self._scheduler is not None:
-            await self._engine.schedules.stop(self._scheduler)
-            self._scheduler = None
-        if self._pruning is not None:
-            self._pruning.cancel()
-            await asyncio.wait([self._pruning])
-            self._pruning = None
         try:
+            if self._scheduler is not None:
+                await self._engine.schedules.stop(self._scheduler)
+                self._scheduler = None
+            if self._pruning is not None:
+                self._pruning.cancel()
+                await asyncio.wait([self._pruning])
+                self._pruning = None
             await worker.stop()
         finally:
             self._worker = None
