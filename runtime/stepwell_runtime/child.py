@@ -24,9 +24,6 @@ from stepwell_queue.errors import StepwellError
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.scope import JobScope, current
 
-BEGUN = b""
-"""The first answer to each request: its function is found and begins."""
-
 _MAIN = "__mp_main__"  # as the children of multiprocessing call it
 _importing = False
 
@@ -48,8 +45,26 @@ class Request(msgspec.Struct, array_like=True):
     seed: str
 
 
-class Answer(msgspec.Struct, array_like=True):
-    """What became of it: an encoded result or exception."""
+class Begun(msgspec.Struct, array_like=True, tag=1):
+    """The function of a request is found, and begins."""
+
+
+class Progress(msgspec.Struct, array_like=True, tag=2):
+    """What the function reported."""
+
+    fraction: float
+    note: str
+
+
+class Line(msgspec.Struct, array_like=True, tag=3):
+    """What the function logged."""
+
+    text: str
+    fields: str
+
+
+class Answer(msgspec.Struct, array_like=True, tag=4):
+    """What became of a request: an encoded result or exception. The last that is said of it."""
 
     failed: bool
     value: bytes
@@ -58,7 +73,7 @@ class Answer(msgspec.Struct, array_like=True):
 LENGTH = 8
 encode = msgspec.msgpack.Encoder().encode
 read_request = msgspec.msgpack.Decoder(Request).decode
-read_answer = msgspec.msgpack.Decoder(Answer).decode
+read_said = msgspec.msgpack.Decoder(Begun | Progress | Line | Answer).decode
 
 
 def framed(data: bytes) -> bytes:
@@ -74,6 +89,41 @@ def refuse_while_importing() -> None:
         )
 
 
+class _Mouth:
+    """Says what becomes of one request, and what its function says of itself, until that is over.
+
+    Its function may have threads, which talk at the same time, and may go on when it has ended.
+    """
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._lock, self._over = out, threading.Lock(), False
+
+    def say(self, what: Begun | Progress | Line | Answer) -> None:
+        with self._lock:
+            if not self._over:
+                self._over = isinstance(what, Answer)
+                self._out.write(framed(encode(what)))
+                self._out.flush()
+
+    def progress(self, fraction: float, note: str) -> None:
+        self.say(Progress(fraction, note))
+
+    def line(self, text: str, fields: str, path: str, attempt: int) -> None:
+        self.say(Line(text, fields))
+
+    def flush(self) -> None:
+        return None
+
+
+class _Scope(JobScope, eq=False):
+    """What a function sees of its attempt here."""
+
+    _mouth: _Mouth
+
+    def _voice(self) -> _Mouth:
+        return self._mouth
+
+
 def serve() -> None:
     """Execute what is asked for until the worker kills this process, or is no more."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -81,13 +131,9 @@ def serve() -> None:
     os.dup2(2, 1)  # what a function prints must not get between the answers
     asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, asked), daemon=True).start()
-
-    def say(data: bytes) -> None:
-        answers.write(framed(data))
-        answers.flush()
-
     while True:
-        say(encode(_answer(read_request(asked.get()), say)))
+        mouth = _Mouth(answers)
+        mouth.say(_answer(read_request(asked.get()), mouth))
 
 
 def _listen(requests: BinaryIO, asked: queue.SimpleQueue[bytes]) -> None:
@@ -98,7 +144,7 @@ def _listen(requests: BinaryIO, asked: queue.SimpleQueue[bytes]) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _answer(request: Request, say: Callable[[bytes], None]) -> Answer:
+def _answer(request: Request, mouth: _Mouth) -> Answer:
     global _importing
     codec = Codec(request.most)
     what = f"{request.kind} {request.name!r}"
@@ -109,7 +155,7 @@ def _answer(request: Request, say: Callable[[bytes], None]) -> Answer:
             args, kwargs = codec.decode(request.arguments)
         finally:
             _importing = False
-        scope = JobScope(
+        scope = _Scope(
             request.kind,
             request.name,
             request.run_id,
@@ -121,9 +167,10 @@ def _answer(request: Request, say: Callable[[bytes], None]) -> Answer:
             inspect.signature(fn),
             args,
             kwargs,
+            mouth,
         )
         current.set(scope)
-        say(BEGUN)
+        mouth.say(Begun())
         value = fn(*args, **kwargs)
         return Answer(False, codec.encode(value, f"the result of {what}"))
     except BaseException as error:  # noqa: BLE001 - SystemExit too is the failure of the function

@@ -12,12 +12,25 @@ from typing import Any
 
 import anyio
 
-from stepwell_runtime.child import BEGUN, LENGTH, Request, encode, framed, read_answer
+from stepwell_runtime.child import (
+    LENGTH,
+    Answer,
+    Begun,
+    Line,
+    Progress,
+    Request,
+    encode,
+    framed,
+    read_said,
+)
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.errors import ChildDied
 from stepwell_runtime.scope import JobScope
 
 _MAINS = ("__main__", "__mp_main__")
+
+
+Heard = Callable[[Begun | Progress | Line], None]
 
 
 class Processes:
@@ -38,17 +51,28 @@ class Processes:
         """
         what = f"{scope.kind} {scope.name!r} (run {scope.run_id!r})"
         request = encode(self._request(scope, fn, what))
+
+        def heard(said: Begun | Progress | Line) -> None:
+            if isinstance(said, Begun):
+                begun()
+            elif (voice := scope._voice()) is None:
+                return  # it is over: what is still said does not count
+            elif isinstance(said, Progress):
+                voice.progress(said.fraction, said.note)
+            else:
+                voice.line(said.text, said.fields, scope.path, scope.attempt)
+
         async with self._places:
-            answer = read_answer(await self._ask(request, what, begun))
+            answer = await self._ask(request, what, heard)
         if not answer.failed:
             return self._codec.decode(answer.value, where=f"the result of {what}")
         raise self._error(answer.value)
 
-    async def _ask(self, request: bytes, what: str, begun: Callable[[], None]) -> bytes:
+    async def _ask(self, request: bytes, what: str, heard: Heard) -> Answer:
         while True:
             child = self._idle.pop() if self._idle else await self._spawned()
             try:
-                answer = await child.ask(request, begun)
+                answer = await child.ask(request, heard)
             except (OSError, asyncio.IncompleteReadError):
                 code = await self._end(child)
                 if child.begun or not child.answered:
@@ -120,22 +144,19 @@ class _Child:
         self.answered = False  # ever
         self.begun = False  # with what it was asked last
 
-    async def ask(self, request: bytes, begun: Callable[[], None]) -> bytes:
+    async def ask(self, request: bytes, heard: Heard) -> Answer:
         """Return the answer; raises OSError or IncompleteReadError when the process ends."""
         self.begun = False
         self._requests.write(framed(request))
         await self._requests.drain()
-        answer = await self._receive()
-        if answer == BEGUN:
+        while True:
+            length = int.from_bytes(await self._answers.readexactly(LENGTH), "big")
+            said = read_said(await self._answers.readexactly(length))
+            if isinstance(said, Answer):
+                self.answered = True
+                return said
             self.begun = True
-            begun()
-            answer = await self._receive()
-        self.answered = True
-        return answer
-
-    async def _receive(self) -> bytes:
-        head = await self._answers.readexactly(LENGTH)
-        return await self._answers.readexactly(int.from_bytes(head, "big"))
+            heard(said)
 
     def kill(self) -> None:
         """Kill it, and what its function has started."""

@@ -63,6 +63,12 @@ def prints(text: str) -> str:
 
 
 @task(executor="process")
+def reports() -> None:
+    current_job().report(0.5, "half")
+    current_job().log("reading", rows=3)
+
+
+@task(executor="process")
 def leaves() -> None:
     raise SystemExit(4)
 

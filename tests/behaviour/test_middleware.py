@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -313,7 +314,7 @@ async def test_it_may_await_after_a_timeout(with_middleware: Callable[..., Stepw
 async def test_it_is_around_functions_in_child_processes(
     with_middleware: Callable[..., Stepwell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     async with with_middleware(Notes("mine")) as app, app.worker(child_processes=1):
         value, _ = await (await app.enqueue(computing.square(5))).result(timeout=LONG)
     assert value == 25

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
 
 
 @pytest.fixture
@@ -90,6 +90,17 @@ async def test_exceptions_come_back_with_type_content_and_place(app_of_all: Step
                 timeout=LONG
             )
         assert await (await app.enqueue(computing.prints("hello"))).result(timeout=LONG) == "hello"
+
+
+async def test_a_child_reports_and_logs(app_of_all: Stepwell) -> None:
+    async with app_of_all as app, app.worker(child_processes=1):
+        run = await app.enqueue(computing.reports())
+        await run.result(timeout=LONG)
+        progress = await run.progress()
+        assert progress is not None
+        assert (progress.fraction, progress.note) == (0.5, "half")
+        (line,) = await run.logs()
+        assert (line.text, line.fields, line.attempt) == ("reading", {"rows": 3}, 1)
 
 
 async def test_give_up_and_retry_later_cross_the_process(
