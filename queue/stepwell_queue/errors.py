@@ -65,3 +65,14 @@ class ScheduleNotFound(StepwellError):
 
 class RequestRefused(StepwellError):
     """An operator's request does not fit the state of the run; nothing was changed."""
+
+
+class QueueFull(StepwellError):
+    """As many runs of the queue are ready as it may have; nothing was enqueued."""
+
+    def __init__(self, queue: str, limit: int) -> None:
+        super().__init__(
+            f"queue {queue!r} is full: {limit} runs are ready, which is its max_length; enqueue "
+            'later, or with when_full="wait"'
+        )
+        self.queue, self.limit = queue, limit

@@ -25,13 +25,19 @@ from stepwell_queue import (
     Start,
     StartMany,
     Status,
+    Terms,
     Verb,
 )
+from stepwell_queue.contract import LogLine, PurgeDeadLetters, Report, Requeue
 from tests.store.kit import TASK, Bench
 
 pytestmark = pytest.mark.anyio
 
 AnyVerb = Verb[Any]
+TABLES = (
+    "runs", "journal", "open_ops", "inbox", "blobs", "audit", "targets", "failures", "reports",
+    "log_lines", "terms", "dependencies",
+)  # fmt: skip
 Scene = Callable[[Bench], Awaitable[Sequence[AnyVerb]]]
 LARGE = bytes(5000)
 
@@ -116,6 +122,34 @@ async def starts(bench: Bench) -> Sequence[AnyVerb]:
     ]
 
 
+async def starts_on_terms(bench: Bench) -> Sequence[AnyVerb]:
+    later = bench.clock.now() + 1000
+    unique = Terms(unique="k")
+    return [
+        Start(bench.new("a", terms=Terms(unique="k", key="t", expires=later))),
+        Start(bench.new("b", terms=unique)),
+        Start(bench.new("c", terms=Terms(unique="k", replace=True), args=LARGE)),
+        Start(bench.new("d", terms=Terms(after=["a"], failures=[b"failure"]))),
+        StartMany([bench.new("e", terms=unique), bench.new("f"), bench.new("g", terms=unique)]),
+        Start(bench.new("h", terms=Terms(unique="k", replace=True))),
+    ]
+
+
+async def an_end_that_is_awaited(bench: Bench) -> Sequence[AnyVerb]:
+    session = await bench.session()
+    ran = await bench.claimed(session, "ran")
+    await bench.start("unclaimed", queue="other")
+    for id in ("ran", "unclaimed"):
+        terms = Terms(after=[id], failures=[b"failure"])
+        await bench.start(f"after-{id}", terms=terms, queue="other")
+    await bench.start("late", terms=Terms(after=["ran", "unclaimed"], anyhow=True))
+    now = bench.clock.now()
+    return [
+        Finish(ran.run, 1, Status.COMPLETED, b"value", now, clean=True),
+        CancelRun("unclaimed", "c1", b"", now),
+    ]
+
+
 async def messages(bench: Bench) -> Sequence[AnyVerb]:
     now = bench.clock.now()
     session = await bench.session()
@@ -151,6 +185,44 @@ async def requests(bench: Bench) -> Sequence[AnyVerb]:
     ]
 
 
+async def fail_and_requeue(bench: Bench) -> Sequence[AnyVerb]:
+    session = await bench.session()
+    run = (await bench.claimed(session, "failing", identity=TASK)).run
+    dead = (await bench.claimed(session, "dead", identity=TASK)).run
+    now = bench.clock.now()
+    await bench.store.do(Finish(dead, 1, Status.FAILED, b"boom", now, attempts=1))
+    return [
+        Reschedule(run, 1, now + 1000, attempts=1, error=LARGE),
+        Ask("dead", "u1", "requeue", "me", "", now),
+        Requeue(["dead", "failing", "nobody"], "u1", "me", "", now),
+    ]
+
+
+async def fail_for_good(bench: Bench) -> Sequence[AnyVerb]:
+    run = (await bench.claimed(await bench.session(), "run", identity=TASK)).run
+    now = bench.clock.now()
+    return [Finish(run, 1, Status.FAILED, LARGE, now, clean=True, attempts=1)]
+
+
+async def purge_dead_letters(bench: Bench) -> Sequence[AnyVerb]:
+    dead = (await bench.claimed(await bench.session(), "dead", identity=TASK)).run
+    await bench.start("last")  # it stays, so that its number is not given out again
+    await bench.store.do(Finish(dead, 1, Status.FAILED, LARGE, bench.clock.now(), attempts=1))
+    return [PurgeDeadLetters(["dead", "last", "nobody"])]
+
+
+async def report_and_end(bench: Bench) -> Sequence[AnyVerb]:
+    run = (await bench.claimed(await bench.session(), "run", identity=TASK)).run
+    now = bench.clock.now()
+    line = LogLine(now, "line", '{"a":1}')
+    return [
+        Report(run, 1, 1, 0.25, "begun", now, [line, line]),
+        Report(run, 1, 2, None, "", 0.0, [line]),
+        Report(run, 1, 3, 1.0, "over", now),
+        Finish(run, 1, Status.COMPLETED, b"value", now, clean=True),
+    ]
+
+
 async def begin_and_end_an_operation(bench: Bench) -> Sequence[AnyVerb]:
     run = (await bench.claimed(await bench.session(), "run")).run
     begun = OpenOp("0", "child", "mail", None)
@@ -177,8 +249,14 @@ SCENES: Sequence[Scene] = [
     hold,
     get_stuck,
     starts,
+    starts_on_terms,
+    an_end_that_is_awaited,
     messages,
     requests,
+    fail_and_requeue,
+    fail_for_good,
+    purge_dead_letters,
+    report_and_end,
 ]
 
 
@@ -190,8 +268,7 @@ def _contents(path: Path) -> dict[str, list[Any]]:
     db = sqlite3.connect(path)
     try:
         return {
-            table: db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
-            for table in ("runs", "journal", "open_ops", "inbox", "blobs", "audit", "targets")
+            table: db.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in TABLES
         }
     finally:
         db.close()

@@ -17,12 +17,16 @@ from stepwell_queue.contract import (
     PauseQueue,
     PauseSchedule,
     Prune,
+    PurgeDeadLetters,
     PurgeQueue,
     PutSchedule,
+    Report,
+    Requeue,
     Reschedule,
     ResumeQueue,
     ResumeSchedule,
     RunSchedule,
+    SayState,
     SendSignal,
     SetQueue,
     Settle,
@@ -31,6 +35,8 @@ from stepwell_queue.contract import (
     Terms,
     Tick,
 )
+from stepwell_queue.contract.dead_letters import MOST_DEAD_LETTERS
+from stepwell_queue.contract.reports import MOST_LINES
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_RUNS: Final = 100_000
@@ -38,7 +44,7 @@ SMALL: Final = 256  # what a row weighs beside its values
 
 
 def _terms(terms: Terms) -> int:
-    return len(terms.failure) + SMALL * len(terms.after)
+    return SMALL * len(terms.after) + sum([len(failure) for failure in terms.failures])
 
 
 def _start(verb: Start) -> int:
@@ -101,6 +107,19 @@ def _run_schedule(verb: RunSchedule) -> int:
     return 2 * SMALL + len(verb.run.args)
 
 
+def _report(verb: Report) -> int:
+    if len(verb.lines) > MOST_LINES:
+        raise ValueError(f"Report takes at most {MOST_LINES} lines at once, got {len(verb.lines)}")
+    return SMALL + sum([SMALL + len(line.text) + len(line.fields) for line in verb.lines])
+
+
+def _dead_letters(verb: Requeue | PurgeDeadLetters) -> int:
+    count, kind = len(verb.ids), type(verb).__name__
+    if count > MOST_DEAD_LETTERS:
+        raise ValueError(f"{kind} takes at most {MOST_DEAD_LETTERS} ids at once, got {count}")
+    return SMALL * (count + 1)
+
+
 def _other(verb: AnyVerb) -> int:
     return SMALL
 
@@ -123,6 +142,10 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     PauseQueue: _other,
     ResumeQueue: _other,
     PurgeQueue: _other,
+    Report: _report,
+    Requeue: _dead_letters,
+    PurgeDeadLetters: _dead_letters,
+    SayState: _other,
     PutSchedule: _put_schedule,
     DropSchedule: _other,
     PauseSchedule: _other,

@@ -23,8 +23,8 @@ class Terms(msgspec.Struct, frozen=True, array_like=True, gc=False):
     held_until: Time | None = None  # for Hold.UNTIL
     replace: bool = False  # a run that has the key and was never claimed gets this one's arguments
     after: Sequence[str] = ()  # ids of runs that must have ended before it starts
-    anyhow: bool = False  # however they end; else it fails with `failure` when one ends badly
-    failure: bytes = b""
+    anyhow: bool = False  # however they end; else it fails when one of them ends badly,
+    failures: Sequence[bytes] = ()  # with the error that stands here for that one
 
 
 class NewRun(msgspec.Struct, frozen=True, array_like=True, gc=False):

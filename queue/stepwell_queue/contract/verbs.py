@@ -9,13 +9,14 @@ import msgspec
 from msgspec import Meta
 
 from stepwell_queue.contract.rows import Claimed, InboxRow, NewRun, OpenOp, Record, Time
-from stepwell_queue.words import Status
+from stepwell_queue.words import Status, WorkerState
 
 R = TypeVar("R")
 
 # Checked where a verb comes in over the network, like `Time`.
 Terminal = Annotated[int, Meta(ge=int(Status.COMPLETED), le=int(Status.CONTINUED))]
 PutAside = Annotated[int, Meta(ge=int(Status.HELD), le=int(Status.STUCK))]
+About = Annotated[int, Meta(ge=int(WorkerState.STARTING), le=int(WorkerState.STOPPING))]
 
 
 class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True, gc=False):
@@ -30,17 +31,19 @@ class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True, gc=False):
 class Started(msgspec.Struct, frozen=True, array_like=True, gc=False):
     run: int
     id: str
-    created: bool  # False: it existed already, with the same identity and arguments
+    created: bool  # False: it existed already, with this id or the unique key that was asked for
     status: int
     claimed: Claimed | None = None  # set when it was born claimed by `Start.worker`
 
 
 class Start(Verb[Started], frozen=True, array_like=True, tag=1, gc=False):
-    """Insert a run, or find the same one. Raises IdConflict.
+    """Insert a run, or find the same one, or that which has its unique key.
+
+    Raises IdConflict, RunNotFound (of what it is to wait for), QueueFull.
 
     `worker`: a session of this process that serves the queue and name and has a free slot: a run
     due at once is inserted as RUNNING with fence 1 and comes back in `Started.claimed`, unless
-    older ready work of that queue waits (or the run existed). None: insert only.
+    older ready work of that queue waits, or the run existed, or has terms. None: insert only.
     """
 
     run: NewRun
@@ -87,11 +90,13 @@ class Ask(Verb[int], frozen=True, array_like=True, tag=5, gc=False):
 
     Raises RunNotFound, RequestRefused.
 
-    `action`: "retry" (of a HELD or FAILED run without undos run; inbox RETRY, ready), "roll_back"
-    (of a HELD run; inbox ROLL_BACK, ready), "resume_rollback" (of a FAILED or CANCELLED run with
-    Rollback.INCOMPLETE; inbox RESUME_ROLLBACK, ready, phase ROLLING_BACK), "resume" (of a STUCK
-    run: ready). Leaving a terminal status is refused if the parent absorbed the outcome; it also
-    raises the fence.
+    `action`: "retry" (of a HELD or FAILED workflow run without undos run; inbox RETRY, ready),
+    "roll_back" (of a HELD run; inbox ROLL_BACK, ready), "resume_rollback" (of a FAILED or CANCELLED
+    run with Rollback.INCOMPLETE; inbox RESUME_ROLLBACK, ready, phase ROLLING_BACK), "resume" (of a
+    STUCK run: ready), "requeue" (of a FAILED task, a dead letter: ready, with no failures and
+    crashes counted, its deadline as far off as it was at first, and what it was sent forgotten).
+    Leaving a terminal status is refused if the parent absorbed the outcome, or if another run has
+    its unique key by now; it also raises the fence.
     """
 
     id: str
@@ -108,12 +113,15 @@ class Prune(Verb[int], frozen=True, array_like=True, tag=6, gc=False):
     A run goes if it ended before `before` (None: age does not matter) or is not among the newest
     `keep` ended runs that have no parent (None: count does not matter), and all of its tree has
     ended. Children go with their parent, not before it. A tree over the limit goes alone. The run
-    that was started last stays, since its number must not be given out again.
+    that was started last stays, since its number must not be given out again, and so does one whose
+    unique key is taken for a time. `queue`: only what was started in it; `but`: not in these.
     """
 
     before: float | None
     keep: int | None
     limit: int
+    queue: str | None = None
+    but: Sequence[str] = ()
 
 
 class ClaimResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -228,6 +236,13 @@ class Reschedule(Verb[None], frozen=True, array_like=True, tag=12, gc=False):
     attempts: int | None = None
     error: bytes | None = None
     unstarted: bool = False
+
+
+class SayState(Verb[None], frozen=True, array_like=True, tag=70, gc=False):
+    """Note for people what a worker is about, as a WorkerState."""
+
+    worker: int
+    state: About
 
 
 AnyVerb = Verb[Any]

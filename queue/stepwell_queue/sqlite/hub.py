@@ -80,7 +80,7 @@ class Hub:
         elif effects.ready:
             self._wake(effects.ready)
         if effects.due is not None:
-            self.arm(effects.due)
+            self.arm(effects.due, expires=effects.expires)
 
     def _tell(self, told: list[tuple[int, InboxRow]]) -> None:
         rows: dict[int, list[InboxRow]] = {}
@@ -106,10 +106,17 @@ class Hub:
         self._context.leave(worker)
         if not self._context.sessions:
             self.disarm()
+            if self._context.next_expiry != float("inf"):
+                self.arm(self._context.next_expiry, expires=True)
 
-    def arm(self, due: float) -> None:
-        """Have due rows promoted at this time, if a session here could care."""
-        if not self._context.sessions or (self._timer is not None and self._timer_at <= due):
+    def arm(self, due: float, *, expires: bool = False) -> None:
+        """Have due rows promoted at this time, if a session here could care.
+
+        `expires`: also without one, since runs end by that.
+        """
+        if not (self._context.sessions or expires):
+            return
+        if self._timer is not None and self._timer_at <= due:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -118,7 +125,7 @@ class Hub:
 
     def _fire(self) -> None:
         self._timer = None
-        if self._context.sessions:
+        if self._context.sessions or self._context.next_expiry != float("inf"):
             self.promote()
 
     def promote(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell_queue.contract import Ended, InboxKind, InboxRow, Phase, Status
+from stepwell_queue.sqlite.dependents import give_up, release
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
@@ -50,13 +51,17 @@ def child_ended(tx: Tx, child: int, parent: int, status: int, value: bytes, at: 
 
 def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
     """End at once what was never claimed, else tell it; answers the status afterwards."""
-    status, fence, parent = tx.one(_STANDING, (run,))
+    status, fence, parent, awaited = tx.one(_STANDING, (run,))
     if status >= Status.COMPLETED:
         return int(status)
     if fence == 0:
         tx.execute(_CANCEL, (reason, at, tx.now, run))
         if tx.cursor.rowcount == 1:
             tx.effects.rested.append(Ended(run, Status.CANCELLED, reason))
+            if status == _SCHEDULED:
+                give_up(tx, run)
+            if awaited:
+                release(tx, run, Status.CANCELLED)
             if parent is not None:
                 child_ended(tx, run, parent, Status.CANCELLED, reason, at)
             return int(Status.CANCELLED)

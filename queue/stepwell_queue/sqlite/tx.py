@@ -68,8 +68,7 @@ class SessionState:
         seeks = _union(SQL["claim_seek"], len(targets))
         self.claim_sql = SQL["claim"].format(seeks=seeks)
         self.gated_sql = SQL["claim"].format(seeks=f"{seeks} UNION ALL {SQL['claim_chosen']}")
-        self.alone_sql = SQL["claim"].format(seeks=_union(SQL["claim_seek_alone"], len(targets)))
-        self.any_alone_sql = _union(SQL["claim_seek_alone"], len(targets))
+        self.alone_sql = _union(SQL["claim_seek_alone"], len(targets))
         self.drained = False  # the last claim found all, and nothing became ready since
         self.gates_read = -1
 
@@ -96,7 +95,8 @@ class Context:
         self.sessions: dict[int, SessionState] = {}
         self.bounded: tuple[SessionState, ...] = ()  # those that take only so many of a queue
         self.targets: dict[tuple[str, int, str, int], int] = {}  # numbers that are known
-        self.next_due = 0.0  # no later than the earliest due row; 0 = not known
+        self.next_due = 0.0  # no later than what is due or expires first; 0 = not known
+        self.next_expiry = _NEVER  # of what is known here
         self.alone = True  # no other process has this file open
         self.gates: dict[str, Gate] = {}  # of queues for which something is set
         self.closed: dict[int, str] = {}  # targets that are not open, each with its queue
@@ -121,7 +121,7 @@ class Context:
 class Effects:
     """What is to be told on the loop after COMMIT."""
 
-    __slots__ = ("due", "gates", "moves", "ready", "rested", "told")
+    __slots__ = ("due", "expires", "gates", "moves", "ready", "rested", "told")
 
     def __init__(self) -> None:
         self.ready: set[int] = set()  # targets
@@ -130,13 +130,16 @@ class Effects:
         # in order: (run, id, worker) = taken, (run, None, 0) = given up
         self.moves: list[tuple[int, str | None, int]] = []
         self.due: float | None = None
+        self.expires = False  # some run will, whether or not there is a worker
         self.gates = False  # what is set for a queue is another
 
 
 class Tx:
     """One transaction: handlers use `execute` and read `cursor`, which is one for all of them."""
 
-    __slots__ = ("context", "cursor", "effects", "execute", "executemany", "monotonic", "now")
+    __slots__ = (
+        "context", "cursor", "effects", "execute", "executemany", "lengths", "monotonic", "now",
+    )  # fmt: skip
 
     def __init__(self, cursor: sqlite3.Cursor, context: Context) -> None:
         self.cursor, self.context = cursor, context
@@ -144,6 +147,9 @@ class Tx:
         self.now = context.clock.now()
         self.monotonic = time.monotonic()
         self.effects = Effects()
+        self.lengths: dict[
+            str, int
+        ] = {}  # how many runs are ready, of queues with a longest length
 
     def one(self, sql: str, parameters: tuple[Any, ...] = ()) -> Any:
         """The first row, or None."""
@@ -183,6 +189,7 @@ class Tx:
         """Undo what was done since, and forget what was learned of it."""
         self.execute(f"ROLLBACK TO {savepoint}")
         self.context.targets.clear()
+        self.lengths.clear()
 
     def made_ready(self, target: int) -> None:
         self.effects.ready.add(target)
@@ -226,3 +233,10 @@ class Tx:
             self.effects.due = due
         if due < self.context.next_due:
             self.context.next_due = due
+
+    def made_expiring(self, at: float) -> None:
+        """A run ends at this time unless it is started, and somebody may wait for that."""
+        self.effects.expires = True
+        if at < self.context.next_expiry:
+            self.context.next_expiry = at
+        self.made_due(at)

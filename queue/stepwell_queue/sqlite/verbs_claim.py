@@ -9,7 +9,8 @@ from typing import Any
 
 from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, OpenOp, Record, Status
 from stepwell_queue.errors import RequestRefused
-from stepwell_queue.sqlite.gate import passage
+from stepwell_queue.sqlite.expiry import any_expired, expire, started
+from stepwell_queue.sqlite.gate import Passage, passage
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import SessionState, Tx
@@ -19,6 +20,7 @@ _JOURNALS, _OPS, _INBOXES = SQL["journals"], SQL["all_open_ops"], SQL["inboxes"]
 _ANY_WAITING, _BLOB_OF, _WHERE = SQL["any_waiting"], SQL["blob"], SQL["where_held"]
 _REST = SQL["claimed_before"]
 _FOREVER = float("inf")
+_FEW = 10
 # places in the row of the statement `claim`
 _RUN, _ID, _TARGET, _FENCE, _PRIORITY, _PARENT = 0, 1, 2, 3, 4, 9
 _priority = itemgetter(_PRIORITY)
@@ -26,7 +28,7 @@ _RUNNING = int(Status.RUNNING)
 
 
 def promote(tx: Tx) -> None:
-    """Make ready what is due, and note when the next row will be."""
+    """Make ready what is due, end what has expired, and note when the next row will be."""
     for (target,) in set(tx.execute(_PROMOTE, (tx.now, tx.now)).fetchall()):
         tx.made_ready(target)
     context = tx.context
@@ -35,7 +37,7 @@ def promote(tx: Tx) -> None:
         for target in context.closed:
             tx.made_ready(target)
     due = tx.one(_NEXT_DUE)[0]
-    context.next_due = _FOREVER if due is None else due
+    context.next_due = min(_FOREVER if due is None else due, expire(tx))
     if due is not None:
         tx.made_due(due)
     if context.opens_at != _FOREVER:
@@ -46,8 +48,11 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
     session = tx.context.sessions.get(verb.worker)
     if session is None:
         raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
-    if tx.now >= tx.context.next_due:
+    context = tx.context
+    if tx.now >= context.next_due or (not context.alone and any_expired(tx)):
         promote(tx)
+    if context.next_expiry <= tx.now:
+        return ClaimResult([], True, False)  # there are so many that the next one goes on with it
     if not session.targets or verb.limit <= 0 or holds_alone(tx, session):
         return ClaimResult([], False, False)
     if session.until < tx.monotonic + tx.context.lease / 2:
@@ -56,11 +61,10 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
     rows: list[Any] = []
     alone_waiting = False
     if tx.one(_ANY_ALONE) is not None:
-        shut = gates.shut() if gates is not None else ()
-        if verb.idle:
-            rows = _take(tx, session, session.alone_sql, 1, shut)
-        else:
-            alone_waiting = _alone_waits(tx, session, shut)
+        alone = _alone(tx, session, gates)
+        if verb.idle and alone is not None:
+            rows = _take(tx, session, session.gated_sql, 1, session.targets, json.dumps([alone]))
+        alone_waiting = alone is not None
     if rows:
         session.alone = rows[0][_RUN]
         if gates is not None:
@@ -96,6 +100,9 @@ def _take(
     parameters += _seeks(session, limit, beside)
     parameters += (*chosen, limit)
     rows = tx.execute(sql, parameters).fetchall()
+    tx.lengths.clear()
+    if rows and tx.context.next_expiry != _FOREVER:
+        started(tx, [row[_RUN] for row in rows])
     rows.sort()  # by run
     rows.sort(key=_priority, reverse=True)
     return rows
@@ -108,8 +115,19 @@ def _seeks(session: SessionState, limit: int, beside: Collection[int]) -> list[A
     return parameters
 
 
-def _alone_waits(tx: Tx, session: SessionState, shut: Collection[int]) -> bool:
-    return tx.execute(session.any_alone_sql, _seeks(session, 1, shut)).fetchone() is not None
+def _alone(tx: Tx, session: SessionState, gates: Passage | None) -> tuple[int, int] | None:
+    """The first run with >= 2 crashes that may be claimed, with its priority."""
+    shut = gates.shut() if gates is not None else ()
+    rows = tx.execute(session.alone_sql, _seeks(session, _FEW, shut)).fetchall()
+    rows.sort(key=_by_rank)
+    for priority, run in rows:
+        if gates is None or gates.admits(run, tx.one(_WHERE, (run,))[3]):
+            return priority, run
+    return None
+
+
+def _by_rank(row: tuple[int, int]) -> tuple[int, int]:
+    return (-row[0], row[1])
 
 
 def _assemble(

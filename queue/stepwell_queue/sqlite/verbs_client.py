@@ -24,9 +24,11 @@ from stepwell_queue.sqlite.tx import AT_ONCE, NotAll, Tx
 
 _ADDRESS, _TOLD, _AUDIT = SQL["address"], SQL["told_already"], SQL["audit"]
 _AUDITED, _FORGET, _READY = SQL["audited"], SQL["forget"], SQL["make_ready"]
+_HOLD_AGAIN: Final = SQL["take_unique_again"]
 _STATUS_OF, _SIGNAL, _COMPLETED = SQL["status_of"], int(InboxKind.SIGNAL), int(Status.COMPLETED)
 _RUNNING, _PARKED = int(Status.RUNNING), int(Status.PARKED)
 _ALL_STAND, _WAKE_SOME, _TELL = SQL["all_stand"], SQL["wake_some"], SQL["tell"]
+_HOLDER, _FRESH, _TAKE_ALL = SQL["holder_of_its_key"], SQL["fresh_budget"], SQL["take_all"]
 _TELL_SOME: Final = SQL["tell_some"].format(
     rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * AT_ONCE),
 )
@@ -35,6 +37,7 @@ _INBOX_KINDS = {
     "roll_back": InboxKind.ROLL_BACK,
     "resume_rollback": InboxKind.RESUME_ROLLBACK,
     "resume": None,
+    "requeue": None,
 }
 
 
@@ -132,11 +135,16 @@ def ask(tx: Tx, verb: Ask) -> int:
         return found.status  # said before
     _check(verb, found)
     if found.status >= Status.COMPLETED:
+        _refuse_second_holder(tx, verb, found)
         _take_back(tx, verb, found)
+        tx.execute(_HOLD_AGAIN, (found.run,))
     phase = Phase.ROLLING_BACK if verb.action == "resume_rollback" else found.phase
     reopened = found.status >= Status.COMPLETED
     row = (tx.now, int(reopened), int(phase), found.run, found.status)
     ((target,),) = tx.execute(_READY, row).fetchall()
+    if verb.action == "requeue":
+        tx.execute(_FRESH, (verb.at, found.run))
+        tx.execute(_TAKE_ALL, (found.run,))
     kind = _INBOX_KINDS[verb.action]
     if kind is not None:
         tell(tx, found.run, kind, verb.uid, verb.action, "", 0, b"", verb.at)
@@ -147,7 +155,11 @@ def ask(tx: Tx, verb: Ask) -> int:
 
 def _check(verb: Ask, found: _Address) -> None:
     status, action = found.status, verb.action
+    if action == "requeue" and not (status == Status.FAILED and found.kind == Kind.TASK):
+        _refuse(verb, found, "only a failed task can be requeued")
     if action == "retry":
+        if found.kind == Kind.TASK:
+            _refuse(verb, found, "a task is no workflow run: requeue it once it has failed")
         if status == Status.HELD or (status == Status.FAILED and found.rollback == Rollback.NONE):
             return
         if status == Status.FAILED:
@@ -168,6 +180,12 @@ def _check(verb: Ask, found: _Address) -> None:
 def _refuse(verb: Ask, found: _Address, why: str) -> NoReturn:
     status = Status(found.status).name.lower()
     raise RequestRefused(f"run {verb.id!r} is {status}: {verb.action} was refused, since {why}")
+
+
+def _refuse_second_holder(tx: Tx, verb: Ask, found: _Address) -> None:
+    (holder,) = tx.one(_HOLDER, (found.run, tx.now))
+    if holder is not None:
+        _refuse(verb, found, f"run {holder!r} has its unique key by now")
 
 
 def _take_back(tx: Tx, verb: Ask, found: _Address) -> None:

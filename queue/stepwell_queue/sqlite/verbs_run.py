@@ -19,11 +19,14 @@ from stepwell_queue.contract import (
     Status,
 )
 from stepwell_queue.errors import StaleFence
+from stepwell_queue.sqlite.dependents import release
+from stepwell_queue.sqlite.failures import note_failure
 from stepwell_queue.sqlite.gate import returned
+from stepwell_queue.sqlite.inserts import VALUE
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended, release_held
 from stepwell_queue.sqlite.tx import AT_ONCE, INLINE, NotAll, Tx
-from stepwell_queue.sqlite.verbs_start import VALUE, start_child
+from stepwell_queue.sqlite.verbs_start import start_child
 
 _ROW: Final = SQL["append"].partition("VALUES ")[2]
 _APPEND_SOME: Final = SQL["append_some"].format(rows=", ".join([_ROW] * AT_ONCE))
@@ -32,7 +35,9 @@ _APPEND, _RECORD_AT, _HELD = SQL["append"], SQL["record_at"], SQL["held"]
 _OPEN, _CLOSE, _CLOSE_ALL = SQL["open_op"], SQL["close_op"], SQL["close_all_ops"]
 _ABSORB, _INBOX, _PHASE = SQL["absorb"], SQL["inbox"], SQL["set_phase"]
 _FINISH, _FINISH_MORE, _STANDING = SQL["finish"], SQL["finish_more"], SQL["standing"]
+_FINISH_AWAITED: Final = SQL["finish_awaited"]
 _PARK_UNTIL, _COMPLETED, _RUNNING = SQL["park_until"], int(Status.COMPLETED), int(Status.RUNNING)
+_FAILED: Final = int(Status.FAILED)
 _STANDS, _SINCE, _ABSORBED = SQL["where_held"], SQL["record_since"], SQL["last_absorbed"]
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
@@ -212,11 +217,18 @@ def finish(tx: Tx, verb: Finish) -> None:
     run, fence, status, value = verb.run, verb.fence, verb.status, verb.value
     large = len(value) > INLINE
     stored = None if large else bytearray(value)
+    if verb.attempts is not None and status == _FAILED:
+        note_failure(tx, run, fence, verb.attempts, verb.at, value)
     if verb.rollback or verb.attempts is not None:
         row = (status, stored, verb.at, tx.now, verb.rollback, verb.attempts, run, fence)
         tx.execute(_FINISH_MORE, row)
     else:
         tx.execute(_FINISH, (status, stored, verb.at, tx.now, run, fence))
+    awaited = False
+    if tx.cursor.rowcount == 0:
+        row = (status, stored, verb.at, tx.now, verb.rollback, verb.attempts, run, fence)
+        tx.execute(_FINISH_AWAITED, row)
+        awaited = tx.cursor.rowcount == 1
     if tx.cursor.rowcount == 0:
         standing = tx.one(_STANDING, (run,))
         if standing is None or tuple(standing) != (status, fence, value):
@@ -231,6 +243,8 @@ def finish(tx: Tx, verb: Finish) -> None:
         cancel_jobs_of(tx, run)
     if verb.parent is not None:
         child_ended(tx, run, verb.parent, status, value, verb.at)
+    if awaited:
+        release(tx, run, status)
 
 
 def settle(tx: Tx, verb: Settle) -> None:
@@ -255,6 +269,8 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
     if due is not None and (due <= tx.now or tx.one(_CANCEL_WAITS, (run,))):
         due = None  # a cancelled run does not wait for its next attempt
     status = Status.READY if due is None else Status.SCHEDULED
+    if verb.attempts is not None and verb.error is not None:
+        note_failure(tx, run, fence, verb.attempts, tx.now, verb.error)
     rows = tx.execute(
         _RESCHEDULE,
         (int(status), due, tx.now, verb.attempts, verb.attempts is not None, run, fence),

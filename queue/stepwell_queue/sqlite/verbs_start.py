@@ -15,9 +15,11 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import IdConflict
 from stepwell_queue.sqlite.gate import refresh
+from stepwell_queue.sqlite.inserts import ARGS, existing, future, row_of
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import tell
+from stepwell_queue.sqlite.terms import child_on_terms, is_bound, start_on_terms
 from stepwell_queue.sqlite.tx import INLINE, SessionState, Tx
 from stepwell_queue.sqlite.verbs_claim import holds_alone
 
@@ -32,18 +34,18 @@ _INSERT_RUNNING: Final = SQL["insert_running"]
 _BLOB, _LAST, _READY = SQL["put_blob"], SQL["last_run"], SQL["ready_in_queue"]
 _SCHEDULED, _READY_NOW, _RUNNING = int(Status.SCHEDULED), int(Status.READY), int(Status.RUNNING)
 _ADDRESS, _STANDING, _END_WAITS = SQL["address"], SQL["standing"], SQL["end_waits"]
-_WHERE, _RECORD_AT = SQL["where_held"], SQL["record_at"]
-ARGS, VALUE = 0, 1
 
 
 def start(tx: Tx, verb: Start) -> Started:
     new, now = verb.run, tx.now
-    due = _future(new, now)
+    if new.terms is not None or is_bound(tx, new.queue):
+        return start_on_terms(tx, new)
+    due = future(new, now)
     session = None
     target = tx.target(new.queue, new.kind, new.name, new.version)
     if verb.worker is not None and due is None:
         session = _taker(tx, verb.worker, target, new.queue)
-    row = _row(new, target, now)
+    row = row_of(new, target, now)
     if new.due is not None or new.deadline is not None:
         tx.execute(_INSERT, (*row, *_times(new, due, session, now)))
     elif session is None:
@@ -51,7 +53,9 @@ def start(tx: Tx, verb: Start) -> Started:
     else:
         tx.execute(_INSERT_RUNNING, (*row, now, session.worker))
     if tx.cursor.rowcount == 0:
-        return _existing(tx, new, verb.worker)
+        found = existing(tx, new, verb.worker)
+        assert found is not None
+        return found
     run = tx.cursor.lastrowid or 0
     if len(new.args) > INLINE:
         tx.execute(_BLOB, (run, ARGS, new.args))
@@ -63,15 +67,6 @@ def start(tx: Tx, verb: Start) -> Started:
         return Started(run, new.id, True, _READY_NOW)
     tx.made_due(due)
     return Started(run, new.id, True, _SCHEDULED)
-
-
-def _row(new: NewRun, target: int, now: float) -> tuple[Any, ...]:
-    """What every run has; a bytearray is bound several times faster than bytes."""
-    args = new.args
-    return (
-        new.id, target, new.priority, new.nonce, new.at, now, bytearray(new.digest),
-        bytearray(new.options), bytearray(args) if len(args) <= INLINE else None,
-    )  # fmt: skip
 
 
 def _times(
@@ -99,29 +94,13 @@ def _taker(tx: Tx, worker: int, target: int, queue: str) -> SessionState | None:
     return session
 
 
-def _existing(tx: Tx, new: NewRun, worker: int | None) -> Started:
-    run, kind, name, version, digest, nonce, status, _, _ = tx.one(_FIND, (new.id,))
-    same_signature = digest[:4] == new.digest[:4]
-    if (kind, name, version) != (new.kind, new.name, new.version):
-        raise IdConflict(
-            new.id, f"{name} (version {version})", f"{new.name} (version {new.version})"
-        )
-    if same_signature and digest != new.digest:
-        raise IdConflict(new.id, f"{name} with other arguments", f"{new.name} with these arguments")
-    created = nonce == new.nonce  # then this is said again, and its answer may have got lost
-    claimed = None
-    if created and worker is not None and tx.one(_WHERE, (run,))[:3] == (_RUNNING, worker, 1):
-        claimed = born(run, new) if tx.one(_RECORD_AT, (run, 0)) is None else None
-    return Started(run, new.id, created, status, claimed)
-
-
 def start_many(tx: Tx, verb: StartMany) -> list[Started]:
     runs = verb.runs
     if not runs:
         return []
     tx.execute("SAVEPOINT many")
     try:
-        started = _insert_all(tx, runs)
+        started = None if _on_terms(tx, runs) else _insert_all(tx, runs)
         if started is None:
             tx.undo("many")
             started = [start(tx, Start(new)) for new in runs]
@@ -131,6 +110,13 @@ def start_many(tx: Tx, verb: StartMany) -> list[Started]:
         raise
     tx.execute("RELEASE many")
     return started
+
+
+def _on_terms(tx: Tx, runs: list[NewRun]) -> bool:
+    """Whether each has to be looked at by itself."""
+    if any(new.terms is not None for new in runs):
+        return True
+    return any(is_bound(tx, queue) for queue in {new.queue for new in runs})
 
 
 def _insert_all(tx: Tx, runs: list[NewRun]) -> list[Started] | None:
@@ -145,7 +131,7 @@ def _insert_all(tx: Tx, runs: list[NewRun]) -> list[Started] | None:
     timed = any(new.due is not None or new.deadline is not None for new in runs)
     if timed:
         rows = [
-            (*_row(new, target, now), *_times(new, _future(new, now), None, now))
+            (*row_of(new, target, now), *_times(new, future(new, now), None, now))
             for new, target in zip(runs, targets, strict=True)
         ]
         tx.executemany(_INSERT, rows)
@@ -164,7 +150,7 @@ def _insert_all(tx: Tx, runs: list[NewRun]) -> list[Started] | None:
         return [Started(run, new.id, True, _READY_NOW) for run, new in enumerate(runs, first)]
     started: list[Started] = []
     for run, (new, target) in enumerate(zip(runs, targets, strict=True), first):
-        due = _future(new, now)
+        due = future(new, now)
         if due is None:
             tx.made_ready(target)
         else:
@@ -182,25 +168,24 @@ def _insert_ready(tx: Tx, runs: list[NewRun], targets: list[int]) -> int:
         end = at + _AT_ONCE
         values: list[Any] = []
         for new, target in zip(runs[at:end], targets[at:end], strict=True):
-            values += _row(new, target, now)
+            values += row_of(new, target, now)
         tx.execute(_INSERT_MANY, values)
         inserted += tx.cursor.rowcount
     for new, target in zip(runs[whole:], targets[whole:], strict=True):
-        tx.execute(_INSERT_READY, _row(new, target, now))
+        tx.execute(_INSERT_READY, row_of(new, target, now))
         inserted += tx.cursor.rowcount
     return inserted
 
 
-def _future(new: NewRun, now: float) -> float | None:
-    """When a run is due, unless that has passed."""
-    return new.due if new.due is not None and new.due > now else None
-
-
 def start_child(tx: Tx, parent: int, fence: int, path: str, new: NewRun) -> None:
-    due = _future(new, tx.now)
+    if new.terms is not None or is_bound(tx, new.queue):
+        if not child_on_terms(tx, parent, path, new):
+            _meet_child(tx, parent, fence, path, new)
+        return
+    due = future(new, tx.now)
     target = tx.target(new.queue, new.kind, new.name, new.version)
     status = _READY_NOW if due is None else _SCHEDULED
-    row = (*_row(new, target, tx.now), status, due, new.due, new.deadline, path, parent)
+    row = (*row_of(new, target, tx.now), status, due, new.due, new.deadline, path, parent)
     tx.execute(_CHILD, row)
     if tx.cursor.rowcount == 0:
         _meet_child(tx, parent, fence, path, new)

@@ -10,13 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from stepwell_queue.contract import Ended, Hello, Identity, Status, Verb
-from stepwell_queue.errors import RunNotFound
+from stepwell_queue.contract import Ended, Hello, Identity, SayState, Status, Verb
+from stepwell_queue.errors import RequestRefused, RunNotFound
+from stepwell_queue.sqlite.failures import note_crash
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote as promote_due
 
 _REGISTER, UNREGISTER, _HAND_BACK = SQL["register"], SQL["unregister"], SQL["hand_back"]
+_SAY_STATE: Final = SQL["say_state"]
 _LEASES, _HELD_BY, _HAND_OVER = SQL["leases"], SQL["held_by"], SQL["hand_over"]
 _WATCH: Final = SQL["watch"]
 _COMPLETED: Final = int(Status.COMPLETED)
@@ -97,8 +99,13 @@ def watch(tx: Tx, verb: Watch) -> Ended | int:
     found = tx.one(_WATCH, (verb.id,))
     if found is None:
         raise RunNotFound(verb.id)
-    run: int = found[0]
-    return Ended(*found) if rests(found[1]) else run
+    *ended, expires = found
+    if rests(ended[1]):
+        return Ended(*ended)
+    if expires is not None:
+        tx.made_expiring(expires)
+    run: int = ended[0]
+    return run
 
 
 def rests(status: int) -> bool:
@@ -133,6 +140,12 @@ def release(tx: Tx, verb: Release) -> None:
     tx.execute(UNREGISTER, (verb.worker,))
 
 
+def say_state(tx: Tx, verb: SayState) -> None:
+    tx.execute(_SAY_STATE, (verb.state, verb.worker))
+    if tx.cursor.rowcount == 0:
+        raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
+
+
 def promote(tx: Tx, verb: Promote) -> None:
     promote_due(tx)
 
@@ -164,6 +177,7 @@ def hand_over(tx: Tx, worker: int) -> int:
         if crashes >= _ALONE_FROM:
             due = tx.now + float(2 ** min(crashes, _LONGEST_BACKOFF))
         status = Status.READY if due is None else Status.SCHEDULED
+        note_crash(tx, run, fence)
         row = (int(status), due, crashes, tx.now, run, fence, worker)
         for (target,) in tx.execute(_HAND_OVER, row).fetchall():
             if tx.context.limited or tx.context.bounded:

@@ -20,25 +20,36 @@ from stepwell_queue.contract import (
     CancelRun,
     Claim,
     Claimed,
+    CountDeadLetters,
+    CountEnds,
     CountRuns,
     DropSchedule,
     FindDue,
+    FindRunning,
     Finish,
     Hello,
     InboxRow,
+    ListDeadLetters,
     ListQueues,
     ListSchedules,
+    ListSettings,
     Park,
     PauseQueue,
     PauseSchedule,
     Prune,
+    PurgeDeadLetters,
     PurgeQueue,
     PutSchedule,
+    ReadLog,
+    ReadProgress,
+    Report,
+    Requeue,
     Reschedule,
     ResumeQueue,
     ResumeSchedule,
     RunFilter,
     RunSchedule,
+    SayState,
     ScheduleHistory,
     SendSignal,
     SetQueue,
@@ -212,6 +223,10 @@ VerbOnWire: TypeAlias = (
     | PauseQueue
     | ResumeQueue
     | PurgeQueue
+    | Report
+    | Requeue
+    | PurgeDeadLetters
+    | SayState
     | PutSchedule
     | DropSchedule
     | PauseSchedule
@@ -219,7 +234,20 @@ VerbOnWire: TypeAlias = (
     | Tick
     | RunSchedule
 )
-QueryOnWire: TypeAlias = ListQueues | CountRuns | ListSchedules | ScheduleHistory | FindDue
+QueryOnWire: TypeAlias = (
+    ListQueues
+    | CountRuns
+    | CountEnds
+    | FindRunning
+    | ListSettings
+    | ListDeadLetters
+    | CountDeadLetters
+    | ReadProgress
+    | ReadLog
+    | ListSchedules
+    | ScheduleHistory
+    | FindDue
+)
 QUERIES: Final[tuple[type[AnyQuery], ...]] = get_args(QueryOnWire)
 Request: TypeAlias = (
     VerbOnWire
@@ -335,6 +363,7 @@ _ERRORS: Final[dict[str, type[Exception]]] = {
         errors.RunNotFound,
         errors.RunEnded,
         errors.ScheduleNotFound,
+        errors.QueueFull,
         errors.RequestRefused,
         errors.StepwellError,
         ValueError,
@@ -347,6 +376,7 @@ _FIELDS: Final[dict[type[Exception], tuple[str, ...]]] = {
     errors.RunNotFound: ("id",),
     errors.RunEnded: ("id", "status", "asked"),
     errors.ScheduleNotFound: ("id",),
+    errors.QueueFull: ("queue", "limit"),
 }
 
 

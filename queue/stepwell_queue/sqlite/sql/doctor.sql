@@ -16,10 +16,29 @@ SELECT id, 'parked without a due time, but an operation is due at ' || (
 WHERE status = 3 AND due IS NULL
     AND EXISTS (SELECT 1 FROM open_ops o WHERE o.run = r.run AND o.due IS NOT NULL)
 UNION ALL
-SELECT id, 'scheduled without a due time' FROM runs WHERE status = 0 AND due IS NULL
+SELECT id, 'scheduled without a due time' FROM runs r WHERE status = 0 AND due IS NULL
+    AND NOT EXISTS (SELECT 1 FROM dependencies d WHERE d.run = r.run)
 UNION ALL
 SELECT id, 'has a due time, but is neither scheduled nor parked' FROM runs
 WHERE due IS NOT NULL AND status NOT IN (0, 3)
+LIMIT 100
+
+-- name: doctor_dependency
+SELECT r.id, 'waits for the end of run #' || d.needs || ', which is gone'
+FROM dependencies d JOIN runs r ON r.run = d.run WHERE d.needs NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT r.id, 'waits for the end of run ' || n.id || ', which has ended without telling it'
+FROM dependencies d JOIN runs r ON r.run = d.run JOIN runs n ON n.run = d.needs WHERE n.status >= 10
+UNION ALL
+SELECT r.id, 'waits for the end of run ' || n.id || ', which does not know it'
+FROM dependencies d JOIN runs r ON r.run = d.run JOIN runs n ON n.run = d.needs
+WHERE n.status < 10 AND n.awaited = 0
+UNION ALL
+SELECT r.id, 'waits for the ends of runs, but is not scheduled' FROM dependencies d
+JOIN runs r ON r.run = d.run WHERE r.status <> 0 OR r.due IS NOT NULL
+UNION ALL
+SELECT NULL, 'a dependency of run #' || run || ', which is gone' FROM dependencies
+WHERE run NOT IN (SELECT run FROM runs)
 LIMIT 100
 
 -- name: doctor_inbox
@@ -76,6 +95,15 @@ SELECT NULL, 'an open operation of run #' || run || ', which is gone' FROM open_
 WHERE run NOT IN (SELECT run FROM runs)
 UNION ALL
 SELECT NULL, 'a message to run #' || run || ', which is gone' FROM inbox
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'a failed attempt of run #' || run || ', which is gone' FROM failures
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'a report of run #' || run || ', which is gone' FROM reports
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'a log line of run #' || run || ', which is gone' FROM log_lines
 WHERE run NOT IN (SELECT run FROM runs)
 UNION ALL
 SELECT id, 'its arguments are missing' FROM runs r WHERE args IS NULL

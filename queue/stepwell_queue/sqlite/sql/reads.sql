@@ -1,9 +1,11 @@
 -- name: info_columns
-r.run, r.id, t.kind, t.name, t.version, t.queue, r.status, r.phase, r.rollback, r.priority,
+r.run, r.id, t.kind, t.name, t.version, t.queue, r.status, r.phase, r.rollback,
+ifnull((SELECT m.asked FROM terms m WHERE m.run = r.run), r.priority),
 r.attempts, r.crashes, r.fence, r.nonce, r.created, r.updated, r.started, r.ended, r.due, r.deadline,
 r.waiting, r.parent_id, r.parent_path, r.worker,
 ifnull(r.args, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 0)),
-ifnull(r.value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1))
+ifnull(r.value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1)),
+(SELECT m.key FROM terms m WHERE m.run = r.run)
 
 -- name: info
 SELECT {columns} FROM runs r CROSS JOIN targets t ON t.target = r.target
@@ -33,8 +35,13 @@ SELECT at, action, actor, reason FROM audit WHERE run = ? ORDER BY entry
 
 -- name: all_workers
 SELECT worker, name, host, pid, started, queues, serves, token, boot, until,
-    (SELECT count(*) FROM runs r WHERE r.worker = w.worker), key
+    (SELECT count(*) FROM runs r WHERE r.worker = w.worker), key, state
 FROM workers w ORDER BY worker
+
+-- name: all_held
+SELECT r.worker, t.name, count(*)
+FROM runs r JOIN targets t ON t.target = r.target
+WHERE r.worker IS NOT NULL GROUP BY r.worker, t.name
 
 -- name: told_to
 SELECT i.id, i.run, i.kind, i.uid, i.name, i.path, i.status, i.value, i.at

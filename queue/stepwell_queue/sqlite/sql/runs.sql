@@ -51,25 +51,26 @@ SELECT 1 FROM runs WHERE run = ? AND fence = ? AND status = 2
 
 -- name: finish
 UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = 0
-WHERE run = ? AND fence = ? AND status = 2
+WHERE run = ? AND fence = ? AND status = 2 AND awaited = 0
 
 -- name: finish_some
 UPDATE runs SET status = v.column1, value = v.column2, ended = v.column3, updated = ?,
     worker = NULL, rollback = 0
 FROM (VALUES {rows}) v
-WHERE run = v.column4 AND fence = v.column5 AND runs.status = 2
+WHERE run = v.column4 AND fence = v.column5 AND runs.status = 2 AND awaited = 0
 
 -- name: finish_more
 UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = ?,
     attempts = ifnull(?, attempts)
-WHERE run = ? AND fence = ? AND status = 2
+WHERE run = ? AND fence = ? AND status = 2 AND awaited = 0
 
 -- name: standing
 SELECT status, fence, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1))
 FROM runs WHERE run = ?
 
 -- name: watch
-SELECT run, status, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1))
+SELECT run, status, ifnull(value, (SELECT b.value FROM blobs b WHERE b.run = runs.run AND b.role = 1)),
+    (SELECT m.expires FROM terms m WHERE m.run = runs.run AND runs.fence = 0)
 FROM runs WHERE id = ?
 
 -- name: settle
@@ -183,4 +184,4 @@ FROM runs WHERE run IN (SELECT value FROM json_each(?))
 SELECT value FROM blobs WHERE run = ? AND role = ?
 
 -- name: parent_of
-SELECT status, fence, parent FROM runs WHERE run = ?
+SELECT status, fence, parent, awaited FROM runs WHERE run = ?

@@ -33,16 +33,20 @@ from stepwell_queue.contract import (
     PauseQueue,
     PauseSchedule,
     Prune,
+    PurgeDeadLetters,
     PurgeQueue,
     PutSchedule,
     Query,
     Record,
+    Report,
+    Requeue,
     Reschedule,
     ResumeQueue,
     ResumeSchedule,
     RunFilter,
     RunInfo,
     RunSchedule,
+    SayState,
     SendSignal,
     SessionEvents,
     SetQueue,
@@ -91,7 +95,7 @@ _log = logging.getLogger("stepwell.store")
 
 R = TypeVar("R")
 T = TypeVar("T")
-_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Claim))
+_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Report, Claim))
 _TRY_AGAIN: Final = 1.0  # seconds
 _CLOSE_WITHIN: Final = 5.0
 _EXAMINE_WITHIN: Final = 600.0
@@ -105,10 +109,12 @@ _PLAIN: Final = frozenset(
         Finish,
         Settle,
         Reschedule,
+        Report,
         SendSignal,
         SetQueue,
         PauseQueue,
         ResumeQueue,
+        SayState,
         PutSchedule,
         DropSchedule,
         PauseSchedule,
@@ -124,6 +130,16 @@ class PingAnswer(msgspec.Struct, frozen=True):
     durability: str
     seconds: float
     workers: int
+
+
+class _StartedThere(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The answer to a Start."""
+
+    run: int
+    created: bool
+    status: int
+    claimed: bool
+    id: str | None = None  # None = that which was asked for
 
 
 class TcpStore:
@@ -190,9 +206,9 @@ class TcpStore:
     def _too_late(self, answer: Any) -> None:
         """A run that was started for a worker here, which has given up waiting for it."""
         if not isinstance(answer, Exception):
-            started: Any = _decoder(tuple[int, bool, int, bool])(answer)
-            if started[3]:
-                self.submit(Reschedule(started[0], 1, None), _ignore)
+            started: Any = _decoder(_StartedThere)(answer)
+            if started.claimed:
+                self.submit(Reschedule(started.run, 1, None), _ignore)
 
     async def do(self, verb: Verb[R]) -> R:
         answer: asyncio.Future[R] = self._loop.create_future()
@@ -472,7 +488,7 @@ async def open_tcp(
 
 def _given_up(request: Request) -> StaleFence | None:
     """Return what a verb of a worker is refused with, if it is one about a run."""
-    if isinstance(request, Append | Park | Finish | Settle | Reschedule):
+    if isinstance(request, Append | Park | Finish | Settle | Reschedule | Report):
         return StaleFence(request.run, request.fence)
     return None
 
@@ -525,15 +541,15 @@ def _started_many(store: TcpStore, verb: Any, done: Done) -> Done:
 
 
 def _started(store: TcpStore, verb: Start, done: Done) -> Done:
-    def heard(answer: tuple[int, bool, int, bool] | Exception) -> None:
+    def heard(answer: _StartedThere | Exception) -> None:
         if isinstance(answer, Exception):
             done(answer)
             return
-        run, created, status, taken = answer
-        claimed = born(run, verb.run) if taken else None
-        done(Started(run, verb.run.id, created, status, claimed))
+        run, id = answer.run, answer.id or verb.run.id
+        claimed = born(run, verb.run) if answer.claimed else None
+        done(Started(run, id, answer.created, answer.status, claimed))
 
-    return _decoded(tuple[int, bool, int, bool], heard)
+    return _decoded(_StartedThere, heard)
 
 
 def _parked(store: TcpStore, verb: Any, done: Done) -> Done:
@@ -555,6 +571,8 @@ _ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
     Ask: _number,
     Prune: _number,
     PurgeQueue: _number,
+    Requeue: _number,
+    PurgeDeadLetters: _number,
     Tick: _text,
     RunSchedule: _started_whole,
     Park: _parked,

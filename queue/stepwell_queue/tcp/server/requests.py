@@ -18,6 +18,7 @@ from stepwell_queue.contract import (
     Reschedule,
     RunFilter,
     RunInfo,
+    SayState,
     Settle,
     Start,
     Started,
@@ -70,7 +71,8 @@ def _start(line: Connection, number: int, share: int, verb: Start) -> None:
             elif worker is not None:
                 worker.started(answer.run)
         said = (answer.run, answer.created, answer.status, answer.claimed is not None)
-        line.answer(number, share, said)
+        other = answer.id != verb.run.id  # that which has its unique key
+        line.answer(number, share, (*said, answer.id) if other else said)
 
     line.store.submit(Start(verb.run, row), started)
 
@@ -80,6 +82,14 @@ def _claim(line: Connection, number: int, share: int, verb: Claim) -> None:
     if worker is None:
         raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
     worker.claim(verb, partial(line.answer, number, share))
+
+
+def _say_state(line: Connection, number: int, share: int, verb: SayState) -> None:
+    worker = line.sessions.get(verb.worker)
+    if worker is None:
+        raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
+    verb = SayState(worker.worker, verb.state)
+    line.store.submit(verb, partial(line.answer, number, share))
 
 
 def _park(line: Connection, number: int, share: int, verb: Park) -> None:
@@ -220,6 +230,7 @@ Handler = Callable[["Connection", int, int, Any], None]
 HANDLERS: Final[dict[Any, Handler]] = {
     Start: _start,
     Claim: _claim,
+    SayState: _say_state,
     Park: _park,
     Finish: _give_up,
     Settle: _give_up,

@@ -1,0 +1,106 @@
+-- name: insert_with_terms
+INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options, args,
+    status, due, scheduled, deadline, lane, waiting, value, ended, parent, parent_path, parent_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT p.id FROM runs p WHERE p.run = ?))
+ON CONFLICT (id) DO NOTHING
+
+-- name: put_terms
+INSERT INTO terms (run, key, asked, expires, unique_key, unique_hold, unique_until)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run) DO UPDATE SET key = excluded.key, asked = excluded.asked, expires = excluded.expires,
+    unique_key = excluded.unique_key, unique_hold = excluded.unique_hold,
+    unique_until = excluded.unique_until
+
+-- name: unique_holder
+SELECT r.run, r.id, r.status, r.fence, m.unique_hold, r.args IS NULL
+FROM terms m CROSS JOIN runs r ON r.run = m.run
+WHERE m.unique_key = ?1 AND m.unique_hold >= 0 AND CASE m.unique_hold
+    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE m.unique_until > ?2 END
+ORDER BY m.run DESC LIMIT 1
+
+-- name: leave_unique
+UPDATE terms SET unique_hold = -1 - unique_hold
+WHERE unique_key = ?1 AND unique_hold >= 0 AND NOT (SELECT CASE terms.unique_hold
+    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE terms.unique_until > ?2 END
+    FROM runs r WHERE r.run = terms.run)
+
+-- name: take_unique_again
+UPDATE terms SET unique_hold = -1 - unique_hold WHERE run = ? AND unique_hold < 0
+
+-- name: replace_run
+UPDATE runs SET target = ?, priority = ?, updated = ?, digest = ?, options = ?, args = ?, status = ?,
+    due = ?, scheduled = ?, deadline = ?, lane = ?, waiting = ifnull(?, waiting)
+WHERE run = ?
+
+-- name: drop_blob
+DELETE FROM blobs WHERE run = ? AND role = ?
+
+-- name: replaced_by
+SELECT r.run, r.id, r.status FROM audit a JOIN runs r ON r.run = a.run
+WHERE a.action = 'replace' AND a.uid = ?
+
+-- name: forget_replacements
+DELETE FROM audit WHERE run = ?1 AND action = 'replace' AND entry < (
+    SELECT min(entry) FROM (SELECT entry FROM audit WHERE run = ?1 AND action = 'replace'
+        ORDER BY entry DESC LIMIT ?2))
+
+-- name: count_ready
+SELECT count(*) FROM (
+    SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
+        ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?1)
+    UNION ALL
+    SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
+        ON r.status = 1 AND r.crashes < 2 AND r.lane <> 0 AND r.target = t.target WHERE t.queue = ?1)
+    LIMIT ?2)
+
+-- name: insert_dependency
+INSERT INTO dependencies (run, needs, anyhow, failure) VALUES (?, ?, ?, ?)
+ON CONFLICT (run, needs) DO NOTHING
+
+-- name: have_awaited
+UPDATE runs SET awaited = 1 WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: any_dependency
+SELECT 1 FROM dependencies WHERE run = ? LIMIT 1
+
+-- name: dependents
+SELECT run, anyhow, failure FROM dependencies WHERE needs = ? ORDER BY dependency
+
+-- name: drop_dependency
+DELETE FROM dependencies WHERE run = ? AND needs = ?
+
+-- name: drop_dependencies
+DELETE FROM dependencies WHERE run = ?
+
+-- name: let_start
+UPDATE runs SET status = CASE WHEN scheduled > ?1 THEN 0 ELSE 1 END,
+    due = CASE WHEN scheduled > ?1 THEN scheduled END, waiting = '', updated = ?1
+WHERE run = ?2 AND status = 0 AND fence = 0 AND due IS NULL
+RETURNING target, due
+
+-- name: fail_waiting
+UPDATE runs SET status = 11, value = ?, ended = ?, updated = ?, waiting = ''
+WHERE run = ? AND status = 0 AND fence = 0 AND due IS NULL
+
+-- name: finish_awaited
+UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = ?,
+    attempts = ifnull(?, attempts), awaited = 0
+WHERE run = ? AND fence = ? AND status = 2 AND awaited = 1
+
+-- name: expired
+SELECT m.run, r.parent, r.status, r.fence FROM terms m CROSS JOIN runs r ON r.run = m.run
+WHERE m.expires IS NOT NULL AND m.expires <= ? ORDER BY m.expires LIMIT ?
+
+-- name: expire
+UPDATE runs SET status = 14, value = x'', ended = ?, updated = ?, due = NULL, waiting = ''
+WHERE run = ?
+
+-- name: expires_no_more
+UPDATE terms SET expires = NULL
+WHERE run IN (SELECT value FROM json_each(?)) AND expires IS NOT NULL
+
+-- name: any_expired
+SELECT 1 FROM terms WHERE expires IS NOT NULL AND expires <= ? LIMIT 1
+
+-- name: next_expiry
+SELECT min(expires) FROM terms WHERE expires IS NOT NULL
