@@ -17,6 +17,8 @@ MAY_BLOCK = (
     ("stepwell_queue/sqlite/writer.py", {"apply", "__init__"}),
     # Read from the memory of the kernel, once.
     ("stepwell_queue/sqlite/machine.py", {"boot_id"}),
+    # A declaration names a time zone, which is read from disk, once; most stand in modules.
+    ("stepwell_runtime/schedules/rules.py", {"zone_of"}),
     # What is imported on first use is read from disk there and then.
     ("<frozen importlib._bootstrap>", {"_find_and_load"}),
     # Looks for its plugins when it is first used.
