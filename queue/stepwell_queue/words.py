@@ -96,3 +96,11 @@ class Overlap(enum.IntEnum):
     SKIP = 0
     QUEUE = 1  # it starts when those have ended; if one waits already, the tick is left out
     ALLOW = 2
+
+
+class WorkerState(enum.IntEnum):
+    """What a worker is about."""
+
+    STARTING = 0  # registered, and preparing what its steps share
+    RUNNING = 1
+    STOPPING = 2  # takes nothing more, and waits for what it holds

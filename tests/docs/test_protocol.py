@@ -40,6 +40,8 @@ STRUCTS: tuple[Any, ...] = (
     contract.RateLimit,
     contract.QueueRow,
     contract.RunCount,
+    contract.EndCount,
+    contract.NamedSettings,
     contract.Started,
     contract.Ended,
     contract.Claimed,

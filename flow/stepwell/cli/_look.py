@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from stepwell._app.app import Stepwell
 from stepwell._app.views import STATUSES, RunInfo
 from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
-from stepwell.cli._options import JsonOption, RunArgument, StoreOption, seconds_of
+from stepwell.cli._options import JsonOption, MomentOption, RunArgument, StoreOption, seconds_of
 from stepwell.cli._refusal import FOUND
 from stepwell.cli._shapes import (
     RESTING,
@@ -54,6 +55,11 @@ def runs(
     name: Annotated[str | None, typer.Option(help="Only runs of this workflow or task.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only runs of this queue.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only children of the run of this id.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only runs that have this key.")] = None,
+    created_after: MomentOption = None,
+    created_before: MomentOption = None,
+    ended_after: MomentOption = None,
+    ended_before: MomentOption = None,
     after: Annotated[
         str | None, typer.Option(metavar="ID", help="The next page: the last id of the one before.")
     ] = None,
@@ -64,7 +70,17 @@ def runs(
 
     async def work(app: Stepwell) -> list[RunInfo]:
         return await app.runs(
-            status=status or None, name=name, queue=queue, parent=parent, after=after, limit=limit
+            status=status or None,
+            name=name,
+            queue=queue,
+            parent=parent,
+            key=key,
+            created_after=created_after,
+            created_before=created_before,
+            ended_after=ended_after,
+            ended_before=ended_before,
+            after=after,
+            limit=limit,
         )
 
     found = in_store(store, work)
@@ -147,15 +163,24 @@ def workers(store: StoreOption, as_json: JsonOption = False) -> None:
             str(one.worker),
             one.name,
             f"{one.host}:{one.pid}",
-            Text("alive", "green") if one.alive else Text("dead", "red"),
+            out.when(datetime.fromtimestamp(one.started, UTC)),
+            Text(one.state, "green") if one.alive else Text("dead", "red"),
             ", ".join(one.queues),
-            str(one.held),
+            out.one_line(held_by(one), out.SHORT),
             out.one_line(", ".join(sorted(one.names)), out.SHORT),
         )
         for one in found
     ]
-    columns = ("#", "name", "process", "state", "queues", "holds", "serves")
+    columns = ("#", "name", "process", "started", "state", "queues", "holds", "serves")
     out.put_table(None, columns, rows) if rows else out.put("no workers")
+
+
+def held_by(worker: contract.WorkerInfo) -> str:
+    """Say how many runs a worker holds, and of what."""
+    if not worker.holding:
+        return str(worker.held)
+    parts = [f"{count} {name}" for name, count in sorted(worker.holding.items())]
+    return f"{worker.held}: {', '.join(parts)}"
 
 
 def prune(
@@ -169,6 +194,9 @@ def prune(
     keep: Annotated[
         int | None, typer.Option(min=0, help="All but so many of the newest ended runs.")
     ] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Only what was started in this queue.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete ended runs.
@@ -179,7 +207,7 @@ def prune(
         raise typer.BadParameter("give --older-than or --keep, so that not all runs go")
 
     async def work(app: Stepwell) -> int:
-        return await app.prune(older_than=older_than, keep=keep)
+        return await app.prune(older_than=older_than, keep=keep, queue=queue)
 
     gone = in_store(store, work)
     if as_json:

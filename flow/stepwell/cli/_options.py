@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import re
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from stepwell import _options as check
 from stepwell.cli._logs import LEVELS
 
 STORE = "STEPWELL_STORE"
@@ -20,6 +22,22 @@ def seconds_of(text: str) -> float:
         raise typer.BadParameter(f"{text!r} is no span: write 90, 90s, 15m, 12h, 30d or 2w")
     unit = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
     return float(found[1]) * unit
+
+
+def moment_of(text: str) -> datetime:
+    """Return a moment such as 2030-01-31T09:00+01:00; without a zone it is local time."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no moment: write 2030-01-31T09:00") from None
+    return found.astimezone()
+
+
+def queue_of(text: str) -> str:
+    try:
+        return check.text(text, "NAME") or ""
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def level_of(text: str) -> str:
@@ -54,8 +72,19 @@ OwnStoreOption = Annotated[
         help="The store to use instead of the one that the app names.",
     ),
 ]
+MomentOption = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=moment_of,
+        metavar="MOMENT",
+        help="Only runs of that time: ISO 8601; without a zone, local time.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
+QueueArgument = Annotated[
+    str, typer.Argument(parser=queue_of, metavar="NAME", help="The name of the queue.")
+]
 ActorOption = Annotated[
     str | None,
     typer.Option("--actor", help="Who asks, for the audit.", show_default="the login name"),

@@ -8,10 +8,21 @@ opaque to it. Times are wall-clock seconds since the epoch. A run is addressed b
 part of a cycle: the garbage collector need not look at it.
 """
 
+from stepwell_queue.contract.dead_letters import CountDeadLetters as CountDeadLetters
+from stepwell_queue.contract.dead_letters import DeadLetterCount as DeadLetterCount
+from stepwell_queue.contract.dead_letters import DeadLetterRow as DeadLetterRow
+from stepwell_queue.contract.dead_letters import ListDeadLetters as ListDeadLetters
+from stepwell_queue.contract.dead_letters import PurgeDeadLetters as PurgeDeadLetters
+from stepwell_queue.contract.dead_letters import Requeue as Requeue
 from stepwell_queue.contract.queries import AnyQuery as AnyQuery
 from stepwell_queue.contract.queries import Query as Query
+from stepwell_queue.contract.queues import CountEnds as CountEnds
 from stepwell_queue.contract.queues import CountRuns as CountRuns
+from stepwell_queue.contract.queues import EndCount as EndCount
+from stepwell_queue.contract.queues import FindRunning as FindRunning
 from stepwell_queue.contract.queues import ListQueues as ListQueues
+from stepwell_queue.contract.queues import ListSettings as ListSettings
+from stepwell_queue.contract.queues import NamedSettings as NamedSettings
 from stepwell_queue.contract.queues import PauseQueue as PauseQueue
 from stepwell_queue.contract.queues import PurgeQueue as PurgeQueue
 from stepwell_queue.contract.queues import QueueRow as QueueRow
@@ -20,6 +31,12 @@ from stepwell_queue.contract.queues import RateLimit as RateLimit
 from stepwell_queue.contract.queues import ResumeQueue as ResumeQueue
 from stepwell_queue.contract.queues import RunCount as RunCount
 from stepwell_queue.contract.queues import SetQueue as SetQueue
+from stepwell_queue.contract.reports import LogLine as LogLine
+from stepwell_queue.contract.reports import LogRow as LogRow
+from stepwell_queue.contract.reports import ProgressRow as ProgressRow
+from stepwell_queue.contract.reports import ReadLog as ReadLog
+from stepwell_queue.contract.reports import ReadProgress as ReadProgress
+from stepwell_queue.contract.reports import Report as Report
 from stepwell_queue.contract.rows import Claimed as Claimed
 from stepwell_queue.contract.rows import InboxRow as InboxRow
 from stepwell_queue.contract.rows import NewRun as NewRun
@@ -54,6 +71,7 @@ from stepwell_queue.contract.verbs import Park as Park
 from stepwell_queue.contract.verbs import Prune as Prune
 from stepwell_queue.contract.verbs import PutAside as PutAside
 from stepwell_queue.contract.verbs import Reschedule as Reschedule
+from stepwell_queue.contract.verbs import SayState as SayState
 from stepwell_queue.contract.verbs import SendSignal as SendSignal
 from stepwell_queue.contract.verbs import Settle as Settle
 from stepwell_queue.contract.verbs import Start as Start
@@ -63,6 +81,7 @@ from stepwell_queue.contract.verbs import Terminal as Terminal
 from stepwell_queue.contract.verbs import Verb as Verb
 from stepwell_queue.contract.views import AuditRow as AuditRow
 from stepwell_queue.contract.views import Ended as Ended
+from stepwell_queue.contract.views import FailedAttempt as FailedAttempt
 from stepwell_queue.contract.views import Finding as Finding
 from stepwell_queue.contract.views import Hello as Hello
 from stepwell_queue.contract.views import History as History
@@ -78,3 +97,4 @@ from stepwell_queue.words import Phase as Phase
 from stepwell_queue.words import RecordKind as RecordKind
 from stepwell_queue.words import Rollback as Rollback
 from stepwell_queue.words import Status as Status
+from stepwell_queue.words import WorkerState as WorkerState

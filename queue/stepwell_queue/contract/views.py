@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from stepwell_queue.contract.rows import InboxRow, OpenOp, Record
+from stepwell_queue.contract.rows import InboxRow, OpenOp, Record, Time
 from stepwell_queue.words import Kind, Phase, Status
 
 
@@ -40,6 +40,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     has_code: bool  # a live worker serves its queue and identity
     args: bytes
     value: bytes  # result or error
+    key: str | None = None  # whose limits, rates and turns in the queue it shares
 
     @property
     def status_name(self) -> str:
@@ -70,6 +71,11 @@ class RunFilter(msgspec.Struct, frozen=True):
     name: str | None = None
     queue: str | None = None
     parent_id: str | None = None
+    key: str | None = None
+    created_after: Time | None = None  # at this time or later
+    created_before: Time | None = None
+    ended_after: Time | None = None  # likewise
+    ended_before: Time | None = None
     kinds: Sequence[int] = (Kind.TASK, Kind.WORKFLOW)
     after: int | None = None
     limit: int = 100
@@ -82,6 +88,18 @@ class AuditRow(msgspec.Struct, frozen=True):
     reason: str
 
 
+class FailedAttempt(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt of a task, or of a step with a queue, that did not end well."""
+
+    path: str  # of the step; "" = it is of the run itself
+    number: int
+    started: float  # when it was claimed
+    ended: float
+    worker: str  # its name
+    crashed: bool  # the worker died, or was taken for dead
+    error: bytes  # empty = it crashed, or the error was too large to be kept
+
+
 class History(msgspec.Struct, frozen=True):
     """Everything the store knows of one run."""
 
@@ -91,6 +109,7 @@ class History(msgspec.Struct, frozen=True):
     inbox: Sequence[InboxRow]  # not (yet) absorbed
     audit: Sequence[AuditRow]
     children: Sequence[RunInfo]
+    failures: Sequence[FailedAttempt] = ()  # oldest first: the first few of each, and the last
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -113,6 +132,8 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     names: Sequence[str]
     alive: bool
     held: int
+    state: str = "running"  # the lower-case name of a WorkerState
+    holding: Mapping[str, int] = {}  # how many runs of each name it holds
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):

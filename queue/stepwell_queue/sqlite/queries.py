@@ -9,17 +9,26 @@ import msgspec
 
 from stepwell_queue.contract import (
     AnyQuery,
+    CountDeadLetters,
+    CountEnds,
     CountRuns,
+    EndCount,
     FindDue,
+    FindRunning,
+    ListDeadLetters,
     ListQueues,
     ListSchedules,
+    ListSettings,
+    NamedSettings,
     Query,
     QueueRow,
     QueueSettings,
+    ReadLog,
+    ReadProgress,
     RunCount,
     ScheduleHistory,
 )
-from stepwell_queue.sqlite import reads_schedule
+from stepwell_queue.sqlite import reads_report, reads_schedule
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 
@@ -43,9 +52,33 @@ async def _count_runs(reads: Reads, query: CountRuns) -> list[RunCount]:
     return [RunCount(*row) for row in await reads.rows(SQL["count_runs"], (query.queue,))]
 
 
+async def _count_ends(reads: Reads, query: CountEnds) -> list[EndCount]:
+    return [
+        EndCount(*row) for row in await reads.rows(SQL["count_ends"], (query.queue, query.since))
+    ]
+
+
+async def _find_running(reads: Reads, query: FindRunning) -> list[str]:
+    return [id for (id,) in await reads.rows(SQL["find_running"], (query.queue, query.limit))]
+
+
+async def _list_settings(reads: Reads, query: ListSettings) -> list[NamedSettings]:
+    return [
+        NamedSettings(queue, _settings(settings))
+        for queue, settings in await reads.rows(SQL["list_settings"])
+    ]
+
+
 _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] = {
     ListQueues: _list_queues,
     CountRuns: _count_runs,
+    CountEnds: _count_ends,
+    FindRunning: _find_running,
+    ListSettings: _list_settings,
+    ListDeadLetters: reads_report.list_dead_letters,
+    CountDeadLetters: reads_report.count_dead_letters,
+    ReadProgress: reads_report.read_progress,
+    ReadLog: reads_report.read_log,
     ListSchedules: reads_schedule.list_schedules,
     ScheduleHistory: reads_schedule.history,
     FindDue: reads_schedule.find_due,

@@ -13,6 +13,7 @@ import msgspec
 
 from stepwell_queue.contract import (
     AuditRow,
+    FailedAttempt,
     History,
     Identity,
     InboxRow,
@@ -22,6 +23,7 @@ from stepwell_queue.contract import (
     RunInfo,
     Status,
     WorkerInfo,
+    WorkerState,
 )
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite.statements import SQL
@@ -115,11 +117,14 @@ class Reads:
         }
 
     async def workers(self) -> list[WorkerInfo]:
+        holding: dict[int, dict[str, int]] = {}
+        for worker, name, count in await self.rows(SQL["all_held"]):
+            holding.setdefault(worker, {})[name] = count
         return [
             WorkerInfo(
                 row[0], row[1], row[2], row[3], row[4], _strings(row[5]),
                 [name.name for name in _identities(row[6])], self._alive(_worker_row(row)),
-                row[10],
+                row[10], WorkerState(row[12]).name.lower(), holding.get(row[0], {}),
             )
             for row in await self.rows(SQL["all_workers"])
         ]  # fmt: skip
@@ -136,6 +141,7 @@ class Reads:
             [InboxRow(*row) for row in await self.rows(SQL["inbox"], key)],
             [AuditRow(*row) for row in await self.rows(SQL["audit_of"], key)],
             await self._infos(await self.rows(_CHILDREN, key)),
+            [_failed(row) for row in reversed(await self.rows(SQL["failures_of"], key))],
         )
 
     async def journal_page(self, run: int, seq: int, size: int) -> tuple[list[Record], bool]:
@@ -187,6 +193,11 @@ class Reads:
         return "(" + (" OR ".join(parts) or "0") + ")", parameters
 
 
+def _failed(row: Any) -> FailedAttempt:
+    path, number, started, ended, worker, crashed, error = row
+    return FailedAttempt(path, number, started, ended, worker, bool(crashed), error)
+
+
 def _conditions(filter: RunFilter) -> tuple[list[str], list[Any]]:
     if not 0 < filter.limit <= _MAX_PAGE:
         raise ValueError(f"limit must be from 1 to {_MAX_PAGE}, got {filter.limit}")
@@ -196,6 +207,11 @@ def _conditions(filter: RunFilter) -> tuple[list[str], list[Any]]:
         ("name =", filter.name),
         ("queue =", filter.queue),
         ("parent_id =", filter.parent_id),
+        ("(SELECT m.key FROM terms m WHERE m.run = r.run) =", filter.key),
+        ("created >=", filter.created_after),
+        ("created <", filter.created_before),
+        ("ended >=", filter.ended_after),
+        ("ended <", filter.ended_before),
         ("run <", filter.after),
     ):
         if value is not None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from stepwell_queue.contract import Prune
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
-_TABLES = ("journal", "open_ops", "inbox", "blobs", "audit", "runs")
+_TABLES = (
+    "journal", "open_ops", "inbox", "blobs", "audit", "terms", "failures", "reports", "log_lines",
+    "runs",
+)  # fmt: skip
 
 
 def prune(tx: Tx, verb: Prune) -> int:
@@ -16,16 +20,26 @@ def prune(tx: Tx, verb: Prune) -> int:
     if bound is None or verb.limit <= 0:
         return 0
     gone: list[int] = []
-    for (root,) in tx.execute(SQL["prunable"], (bound, verb.limit)).fetchall():
+    which = (*_queues(verb), bound, tx.now, verb.limit)
+    for (root,) in tx.execute(SQL["prunable"], which).fetchall():
         tree = [run for (run,) in tx.execute(SQL["tree"], (root,)).fetchall()]
         # a tree over the limit goes alone: leaving it would stop retention for ever
         if gone and len(gone) + len(tree) > verb.limit:
             break
         gone += tree
-    key = (json.dumps(gone),)
+    delete(tx, gone)
+    return len(gone)
+
+
+def delete(tx: Tx, runs: Sequence[int]) -> None:
+    """Delete runs with all that belongs to them."""
+    key = (json.dumps(runs),)
     for table in _TABLES:
         tx.execute(SQL[f"prune_{table}"], key)
-    return len(gone)
+
+
+def _queues(verb: Prune) -> tuple[str | None, str]:
+    return verb.queue, json.dumps(list(verb.but))
 
 
 def _bound(tx: Tx, verb: Prune) -> float | None:
@@ -35,7 +49,7 @@ def _bound(tx: Tx, verb: Prune) -> float | None:
         if verb.keep == 0:
             bounds.append(float("inf"))
         else:
-            oldest_kept = tx.one(SQL["kept_since"], (verb.keep - 1,))
+            oldest_kept = tx.one(SQL["kept_since"], (*_queues(verb), verb.keep - 1))
             if oldest_kept is not None:
                 bounds.append(oldest_kept[0])
     return max(bounds, default=None)

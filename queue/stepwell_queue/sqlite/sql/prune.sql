@@ -1,19 +1,29 @@
 -- name: kept_since
-SELECT ended FROM runs WHERE ended IS NOT NULL AND parent IS NULL
-ORDER BY ended DESC, run DESC LIMIT 1 OFFSET ?
+SELECT r.ended FROM targets t CROSS JOIN runs r
+WHERE (?1 IS NULL OR t.queue = ?1) AND t.queue NOT IN (SELECT value FROM json_each(?2))
+    AND r.run IN (
+        SELECT o.run FROM runs o
+        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.parent IS NULL
+        ORDER BY o.ended DESC LIMIT ?3 + 1)
+ORDER BY r.ended DESC LIMIT 1 OFFSET ?3
 
 -- name: prunable
-SELECT run FROM runs r
-WHERE ended IS NOT NULL AND ended < ?
-    AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = r.parent))
-    AND NOT EXISTS (
-        WITH RECURSIVE tree (run) AS (
-            SELECT r.run UNION SELECT c.run FROM runs c JOIN tree t ON c.parent = t.run
-        )
-        SELECT 1 FROM tree t JOIN runs x ON x.run = t.run
-        WHERE x.status < 10 OR x.run = (SELECT max(run) FROM runs)
-    )
-ORDER BY ended, run LIMIT ?
+SELECT r.run FROM targets t CROSS JOIN runs r
+WHERE (?1 IS NULL OR t.queue = ?1) AND t.queue NOT IN (SELECT value FROM json_each(?2))
+    AND r.run IN (
+        SELECT o.run FROM runs o
+        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.ended < ?3
+            AND (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = o.parent))
+            AND NOT EXISTS (
+                WITH RECURSIVE tree (run) AS (
+                    SELECT o.run UNION SELECT c.run FROM runs c JOIN tree t ON c.parent = t.run
+                )
+                SELECT 1 FROM tree t JOIN runs x ON x.run = t.run
+                WHERE x.status < 10 OR x.run = (SELECT max(run) FROM runs) OR EXISTS (
+                    SELECT 1 FROM terms m WHERE m.run = x.run AND m.unique_until > ?4)
+            )
+        ORDER BY o.ended LIMIT ?5)
+ORDER BY r.ended, r.run LIMIT ?5
 
 -- name: tree
 WITH RECURSIVE tree (run) AS (
@@ -35,6 +45,18 @@ DELETE FROM blobs WHERE run IN (SELECT value FROM json_each(?))
 
 -- name: prune_audit
 DELETE FROM audit WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_terms
+DELETE FROM terms WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_failures
+DELETE FROM failures WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_reports
+DELETE FROM reports WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_log_lines
+DELETE FROM log_lines WHERE run IN (SELECT value FROM json_each(?))
 
 -- name: prune_runs
 DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))

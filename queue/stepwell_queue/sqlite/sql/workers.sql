@@ -5,6 +5,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: renew
 UPDATE workers SET until = ? WHERE worker = ?
 
+-- name: say_state
+UPDATE workers SET state = ? WHERE worker = ?
+
 -- name: unregister
 DELETE FROM workers WHERE worker = ?
 
