@@ -1,11 +1,13 @@
 """Durable workflows and job queues for Python."""
 
 from stepwell._app.app import Stepwell
+from stepwell._app.dead_letters import DeadLetter
 from stepwell._app.handles import Run
 from stepwell._app.queues import QueueHandle, QueueInfo, Throughput
+from stepwell._app.reports import LogLine, Progress
 from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
 from stepwell._app.settings import Retention
-from stepwell._app.views import Audit, Event, History, RunInfo, RunStatus
+from stepwell._app.views import Audit, Event, FailedAttempt, History, RunInfo, RunStatus
 from stepwell._app.worker import Worker
 from stepwell._batches import BatchTask
 from stepwell._blocking.app import BlockingStepwell, BlockingWorker, run
@@ -89,23 +91,27 @@ __all__ = [
     "Cancelled",
     "ChildDied",
     "ChildRun",
+    "DeadLetter",
     "DeadlineExceeded",
     "DecodingError",
     "DefinitionError",
     "Diverged",
     "DurabilityError",
     "Event",
+    "FailedAttempt",
     "Finding",
     "GiveUp",
     "History",
     "IdConflict",
     "JobScope",
+    "LogLine",
     "Logger",
     "Middleware",
     "NotDurable",
     "Outcome",
     "OutsideWorkflow",
     "PayloadTooLarge",
+    "Progress",
     "Queue",
     "QueueChanges",
     "QueueHandle",

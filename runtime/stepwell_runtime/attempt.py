@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import CoroutineType
@@ -21,12 +22,14 @@ from stepwell_runtime.lag import STEP_TURN, clock, step_blocked
 from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.log import log
 from stepwell_runtime.middleware import surrounded
+from stepwell_runtime.reports import Holder, Voice
 from stepwell_runtime.scope import JobScope, current
 
 Ended = Callable[[Any, BaseException | None], None]
 
 SHUTDOWN_TAKES = 1.0
 _COROUTINE: type = CoroutineType
+_finding_voice = threading.Lock()
 _NO_ARGUMENTS: list[Any] = []
 _NO_KEYWORDS: dict[str, Any] = {}
 
@@ -44,6 +47,8 @@ class Attempt(JobScope, eq=False):
     _executors: Executors
     _loop: asyncio.AbstractEventLoop
     _ended: Ended
+    _holder: Holder
+    _reports: Voice | None = None
     _context: Context | None = None
     _why: str | None = None
     _lane: asyncio.Task[None] | None = None
@@ -69,6 +74,8 @@ class Attempt(JobScope, eq=False):
 
     def drop(self) -> None:
         """Stop the attempt; nobody is told of its end."""
+        if self._reports is not None:
+            self._reports.flush()
         self._ended = _nobody
         self._stop("drop")
 
@@ -151,6 +158,8 @@ class Attempt(JobScope, eq=False):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._reports is not None:
+            self._reports.flush()
         ended, self._ended = self._ended, _nobody
         if self._why is not None:
             self._stopped(ended, error)
@@ -166,6 +175,15 @@ class Attempt(JobScope, eq=False):
             # What is told of it is stored by now. A future that it was raised from is held by a
             # frame of its traceback: a cycle, which would keep the step's locals.
             error.__traceback__ = None
+
+    def _voice(self) -> Voice | None:
+        if self._ended is _nobody:  # what it still says does not count
+            return None
+        if self._reports is None:
+            with _finding_voice:  # its function may have threads of its own
+                if self._reports is None:
+                    self._reports = self._holder.reports()
+        return self._reports
 
     def turn_over(self, begun: float) -> None:
         seconds = clock() - begun

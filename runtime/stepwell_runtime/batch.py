@@ -11,6 +11,7 @@ from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.definitions import TaskDefinition
 from stepwell_runtime.errors import BatchMismatch
 from stepwell_runtime.log import log
+from stepwell_runtime.reports import Holder, Shared
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
@@ -24,11 +25,13 @@ Ended = Callable[[Any, BaseException | None], None]
 class Seat:
     """The place of one job in a batch; to the job it is what an attempt of its own would be."""
 
-    __slots__ = ("_batch", "_ended", "attempt", "interrupted", "run_id", "seed", "value")
+    __slots__ = ("_batch", "_ended", "attempt", "holder", "interrupted", "run_id", "seed", "value")
 
-    def __init__(self, batch: Batch, claimed: Claimed, value: Any, ended: Ended) -> None:
+    def __init__(
+        self, batch: Batch, claimed: Claimed, value: Any, ended: Ended, holder: Holder
+    ) -> None:
         self._batch: Batch | None = batch
-        self._ended = ended
+        self._ended, self.holder = ended, holder
         self.run_id, self.value, self.attempt = claimed.id, value, claimed.attempts + 1
         self.seed = f"{claimed.id}/{claimed.nonce}/{claimed.generation}"
         self.interrupted = False
@@ -126,11 +129,16 @@ class Batch:
                 worker.executors,
                 worker.loop,
                 self._over,
+                self,
             )
             self.attempt.begin(worker.lanes, worker.context)
         except Exception as error:  # noqa: BLE001 - as the docstring says
             log.exception("batch_broke", name=definition.name)
             self._over(None, error)
+
+    def reports(self) -> Shared:
+        """What is said of all of its jobs."""
+        return Shared([seat.holder.reports() for seat in self._seats if seat.taken])
 
     def _over(self, value: Any, error: BaseException | None) -> None:
         seats, self._seats, self.attempt = self._seats, [], None
@@ -191,7 +199,14 @@ class Batches:
         self._worker = worker
         self._gathering: dict[TaskDefinition, Batch] = {}
 
-    def join(self, claimed: Claimed, definition: TaskDefinition, value: Any, ended: Ended) -> Seat:
+    def join(
+        self,
+        claimed: Claimed,
+        definition: TaskDefinition,
+        value: Any,
+        ended: Ended,
+        holder: Holder,
+    ) -> Seat:
         """Take a job in; `ended` is called once it has its outcome, unless it was dropped."""
         # What killed workers gets a batch of its own, so that its neighbours are not blamed again.
         alone = claimed.crashes >= ALONE_FROM
@@ -206,7 +221,7 @@ class Batches:
                 if definition.linger and not alone
                 else loop.call_soon(self._begin, batch)  # when all that this claim brought is in
             )
-        seat = Seat(batch, claimed, value, ended)
+        seat = Seat(batch, claimed, value, ended, holder)
         batch.add(seat)
         if batch.taken >= self._most(definition, claimed.queue):
             self._begin(batch)

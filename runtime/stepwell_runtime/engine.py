@@ -21,6 +21,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import RunEnded
 from stepwell_runtime.codec import Codec
+from stepwell_runtime.dead_letters import DeadLetters
 from stepwell_runtime.definitions import CallOptions, Definition
 from stepwell_runtime.errors import RunCancelled, RunFailed, RunHeld, RunStuck, StepFailed
 from stepwell_runtime.launch import Launcher
@@ -43,6 +44,7 @@ class Engine:
         self._workers: list[Worker] = []
         self._unserved = Unserved(store)
         self.declarations = Declarations(store)
+        self.dead_letters = DeadLetters(store, codec, ids)
 
     # --- starting ---
 
@@ -112,7 +114,10 @@ class Engine:
         return status
 
     async def ask(self, id: str, action: str, *, actor: str = "", reason: str = "") -> Status:
-        """Retry, roll_back, resume_rollback or resume. Raises RunNotFound, RequestRefused."""
+        """Retry, roll_back, resume_rollback, resume or requeue.
+
+        Raises RunNotFound, RequestRefused.
+        """
         verb = Ask(id, self._ids.run_id(), action, actor, reason, self._clock.now())
         return Status(await self.store.do(verb))
 

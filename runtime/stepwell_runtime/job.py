@@ -23,6 +23,7 @@ from stepwell_runtime.errors import BatchMismatch, DeadlineExceeded, RetryLater,
 from stepwell_runtime.launch import decode_arguments, lasting_id
 from stepwell_runtime.log import log
 from stepwell_runtime.policy import Policy
+from stepwell_runtime.reports import Reports
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
@@ -87,7 +88,7 @@ class Job:
                 return
             if definition.batch is not None and isinstance(definition, TaskDefinition):
                 self._attempt = worker.batches.join(
-                    claimed, definition, args[0], self._attempt_ended
+                    claimed, definition, args[0], self._attempt_ended, self
                 )
                 return
             lasting = lasting_id(claimed.id) if of_step else claimed.id
@@ -108,6 +109,7 @@ class Job:
                 worker.executors,
                 worker.loop,
                 self._attempt_ended,
+                self,
             )
             self._attempt.begin(worker.lanes, worker.context)
         except Exception as error:  # noqa: BLE001 - a defect of the runtime fails the job
@@ -143,6 +145,10 @@ class Job:
     @property
     def _word(self) -> str:
         return f"{self._definition.word} {self._definition.name!r} (run {self.id!r})"
+
+    def reports(self) -> Reports:
+        """What is said of this run while it is executed."""
+        return Reports(self)
 
     def told(self, rows: Sequence[InboxRow]) -> None:
         if (

@@ -13,6 +13,8 @@ from uuid import UUID
 
 import msgspec
 
+from stepwell_runtime.reports import Voice, checked_line, checked_progress
+
 
 class UndoEntry(Protocol):
     """A registered undo."""
@@ -110,6 +112,33 @@ class JobScope(msgspec.Struct, eq=False):
     def cancelled(self) -> bool:
         """Whether this attempt was asked to stop; what it returns no longer counts."""
         return False
+
+    def report(self, fraction: float, note: str = "") -> None:
+        """Say how far this attempt is: from 0 to 1, with a note for people.
+
+        Any thread may; it returns at once, and `Run.progress()` reads it a moment later. The newest
+        counts, with the first 1,000 characters of its note. Raises TypeError, ValueError.
+        """
+        given = checked_progress(fraction, note)
+        voice = self._voice()
+        if voice is not None:
+            voice.progress(*given)
+
+    def log(self, text: str, /, **fields: object) -> None:
+        """Add a line to the log of the run, with values by name, which JSON can show.
+
+        Any thread may; it returns at once, and `Run.logs()` reads it a moment later. Of a run the
+        last 1,000 lines are kept, or 256 KiB; of a line the first 8,192 characters. Raises
+        TypeError, and ValueError if the fields take more than that.
+        """
+        given = checked_line(text, fields)
+        voice = self._voice()
+        if voice is not None:
+            voice.line(*given, self.path, self.attempt)
+
+    def _voice(self) -> Voice | None:
+        """Return what takes what this attempt says of itself; None = it is over."""
+        return None
 
 
 current: ContextVar[WorkflowScope | JobScope | None] = ContextVar("stepwell_scope", default=None)

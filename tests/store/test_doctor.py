@@ -83,6 +83,9 @@ async def test_a_store_with_runs_in_every_state_is_healthy(path: Path) -> None:
         ("orphans", "done", "DELETE FROM blobs WHERE run = 1 AND role = 0"),
         ("orphans", "done", "DELETE FROM blobs WHERE run = 1 AND role = 1"),
         ("orphans", None, "INSERT INTO blobs VALUES (999, 0, x'')"),
+        ("orphans", None, "INSERT INTO failures VALUES (1, 999, 1, 0, 0, '', x'')"),
+        ("orphans", None, "INSERT INTO reports VALUES (999, 1, 1, 0.5, '', 0, 0, 0)"),
+        ("orphans", None, "INSERT INTO log_lines VALUES (1, 999, 0, '', '', '', 1, 0)"),
         (
             "orphans",
             None,

@@ -94,6 +94,8 @@ async def test_a_stuck_run_is_tried_again_by_each_new_worker_that_has_its_code(
         (Status.FAILED, Rollback.COMPLETE, "retry", "undos have run"),
         (Status.FAILED, Rollback.INCOMPLETE, "retry", "undos have run"),
         (Status.STUCK, Rollback.NONE, "retry", "only a held run"),
+        (Status.FAILED, Rollback.NONE, "requeue", "only a failed task"),
+        (Status.HELD, Rollback.NONE, "requeue", "only a failed task"),
         (Status.FAILED, Rollback.NONE, "roll_back", "only a held run"),
         (Status.FAILED, Rollback.COMPLETE, "resume_rollback", "incomplete"),
         (Status.COMPLETED, Rollback.INCOMPLETE, "resume_rollback", "incomplete"),
@@ -142,17 +144,17 @@ async def test_an_outcome_that_the_parent_took_is_final(bench: Bench) -> None:
     await child_failed(bench)
     parent = await bench.claim_one(await bench.session())
     with pytest.raises(RequestRefused, match="just now"):
-        await ask(bench, "child", "retry")
+        await ask(bench, "child", "requeue")
     took = Append(parent.run, 2, [bench.record(0)], absorbed=[parent.inbox[0].id])
     await bench.store.do(took)
     await bench.store.do(Park(parent.run, 2, None, "more"))
     with pytest.raises(RequestRefused, match="has taken its outcome"):
-        await ask(bench, "child", "retry")
+        await ask(bench, "child", "requeue")
 
 
 async def test_an_outcome_that_the_parent_has_not_seen_is_withdrawn(bench: Bench) -> None:
     parent = await child_failed(bench)
-    assert await ask(bench, "child", "retry") == Status.READY
+    assert await ask(bench, "child", "requeue") == Status.READY
     session = await bench.session()
     runs = {run.id: run for run in (await bench.claim(session)).runs}
     assert list(runs["parent"].inbox) == []

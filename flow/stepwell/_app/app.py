@@ -11,9 +11,11 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from stepwell import _options as check
+from stepwell._app.dead_letters import DeadLetterMethods
 from stepwell._app.handles import Run
 from stepwell._app.inner import InnerWorkers
 from stepwell._app.operations import Operations
+from stepwell._app.reports import ReportMethods
 from stepwell._app.schedules import ScheduleMethods
 from stepwell._app.settings import (
     DEFAULT_VALUE_SIZE,
@@ -49,7 +51,7 @@ C = TypeVar("C", bound=Call[Any])
 _AS_IT_IS = (None,) * 5
 
 
-class Stepwell(Operations, ScheduleMethods):
+class Stepwell(Operations, ScheduleMethods, DeadLetterMethods, ReportMethods):
     """Durable workflows and tasks in one store.
 
     `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from stepwell._app.reports import LogLine, Progress
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._options import span
 from stepwell._signals import Signal
@@ -74,6 +75,21 @@ class Run(Generic[R]):
     async def resume_rollback(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Try the failed undos of an incomplete rollback again. Raises RequestRefused."""
         return await self._app.resume_rollback(self.id, reason=reason, actor=actor)
+
+    async def requeue(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Have a failed task executed again, as if it was new. Raises RequestRefused."""
+        return await self._app.requeue(self.id, reason=reason, actor=actor)
+
+    async def progress(self) -> Progress | None:
+        """Return how far it is, as it reported last; None = it has not. Raises RunNotFound."""
+        return await self._app.progress(self.id)
+
+    async def logs(self, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
+        """Return lines that it has logged, oldest first. Raises RunNotFound.
+
+        `after`: only those with a higher number. At most `limit`, 1 to 1,000.
+        """
+        return await self._app.logs(self.id, after=after, limit=limit)
 
     async def resume(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Try a stuck run again, with the code that is there now. Raises RequestRefused."""

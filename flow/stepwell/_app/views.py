@@ -89,6 +89,25 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt of a task, or of a step with a queue, that did not end well."""
+
+    path: str
+    """Where in the code of its workflow the step stands; empty for a task."""
+    number: int
+    """1, and one more for each failure; a requeue counts anew."""
+    started_at: datetime
+    """When a worker took it."""
+    ended_at: datetime
+    worker: str
+    """The name of the worker."""
+    crashed: bool
+    """The worker died, or was taken for dead."""
+    error: BaseException | None
+    """None if it crashed, and of errors over 64 KiB, of which only the last is kept, by the run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """What an operator asked for."""
 
@@ -109,6 +128,9 @@ class History:
     """Kind and name of what was sent to the run and not taken yet."""
     audit: tuple[Audit, ...]
     children: tuple[RunInfo, ...]
+    failures: tuple[FailedAttempt, ...] = ()
+    """Attempts of a task, and of steps with a queue, that failed: the first 10 of each and the last
+    50."""
 
 
 def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
@@ -240,6 +262,14 @@ def history_of(found: contract.History, codec: Codec) -> History:
         children=tuple(
             run_info(child, codec) for child in found.children if child.kind != Kind.STEP
         ),
+        failures=tuple(failed_attempt(one, codec) for one in found.failures),
+    )
+
+
+def failed_attempt(row: contract.FailedAttempt, codec: Codec) -> FailedAttempt:
+    error = codec.decode_error(row.error) if row.error else None
+    return FailedAttempt(
+        row.path, row.number, utc(row.started), utc(row.ended), row.worker, row.crashed, error
     )
 
 

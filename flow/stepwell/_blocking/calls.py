@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from stepwell._app.app import Stepwell
 from stepwell._app.queues import QueueInfo
 from stepwell._app.views import History, RunInfo, RunStatus
+from stepwell._blocking.dead_letters import BlockingDeadLetters, BlockingReports
 from stepwell._blocking.handles import BlockingRun
 from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedules
@@ -25,7 +26,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class BlockingCalls(BlockingSchedules):
+class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports):
     """The methods of an app whose event loop runs in another thread; they block, in any thread."""
 
     def __init__(self, app: Stepwell, loop: asyncio.AbstractEventLoop) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from stepwell._app.app import Stepwell
 from stepwell._app.handles import Run
+from stepwell._app.reports import LogLine, Progress
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._signals import Signal
 from stepwell_runtime.definitions import Seconds
@@ -73,6 +74,21 @@ class BlockingRun(Generic[R]):
     def resume_rollback(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Try the failed undos of an incomplete rollback again. Raises RequestRefused."""
         return self._calls.resume_rollback(self.id, reason=reason, actor=actor)
+
+    def requeue(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Have a failed task executed again, as if it was new. Raises RequestRefused."""
+        return self._calls.requeue(self.id, reason=reason, actor=actor)
+
+    def progress(self) -> Progress | None:
+        """Return how far it is, as it reported last; None = it has not. Raises RunNotFound."""
+        return self._calls.progress(self.id)
+
+    def logs(self, *, after: int = 0, limit: int = 1000) -> list[LogLine]:
+        """Return lines that it has logged, oldest first. Raises RunNotFound.
+
+        `after`: only those with a higher number. At most `limit`, 1 to 1,000.
+        """
+        return self._calls.logs(self.id, after=after, limit=limit)
 
     def resume(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Try a stuck run again, with the code that is there now. Raises RequestRefused."""

@@ -15,6 +15,7 @@ from stepwell_queue.contract import (
     Claim,
     Finish,
     Park,
+    Report,
     Reschedule,
     Settle,
     StartMany,
@@ -41,8 +42,11 @@ _INLINE_BYTES: Final = 1024 * 1024
 _LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than that
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _KEPT: Final = frozenset(
-    (Append, Park, Finish, Settle, Reschedule, Claim, Promote, Release, Sweep, Lapse, SweepRemote)
-)
+    (
+        Append, Park, Finish, Settle, Reschedule, Report, Claim, Promote, Release, Sweep, Lapse,
+        SweepRemote,
+    )
+)  # fmt: skip
 
 
 class GroupCommit:

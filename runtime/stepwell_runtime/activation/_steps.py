@@ -14,6 +14,7 @@ from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, Op
 from stepwell_runtime.errors import RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_each
 from stepwell_runtime.log import log
+from stepwell_runtime.reports import Reports
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -24,13 +25,20 @@ _STEP_OK = int(RecordKind.STEP_OK)
 class LocalSteps:
     """Executes the steps of one run in its worker."""
 
-    __slots__ = ("_activation", "_worker", "leaving", "queued", "running")
+    __slots__ = ("_activation", "_reports", "_worker", "leaving", "queued", "running")
 
     def __init__(self, activation: Activation) -> None:
         self._activation, self._worker = activation, activation.worker
         self.running = 0
         self.queued = 0
         self.leaving = False  # begin nothing new
+        self._reports: Reports | None = None  # made for the first
+
+    def reports(self) -> Reports:
+        """What the steps say of their run, all of them together."""
+        if self._reports is None:
+            self._reports = Reports(self._activation)
+        return self._reports
 
     # --- beginning ---
 
@@ -90,6 +98,7 @@ class LocalSteps:
             worker.executors,
             worker.loop,
             partial(self._ended, work, worker.clock.now()),
+            self,
         )
         work.stage = RUNNING
         work.begun = True
