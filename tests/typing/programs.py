@@ -20,11 +20,13 @@ from stepwell import (
     Run,
     RunInfo,
     RunStatus,
+    Schedule,
     Signal,
     SignalTimeout,
     Step,
     StepCall,
     Stepwell,
+    TaskCall,
     Undo,
     Workflow,
     WorkflowCall,
@@ -35,6 +37,7 @@ from stepwell import (
     now,
     parallel,
     race,
+    schedule,
     sleep,
     sleep_until,
     start,
@@ -163,6 +166,31 @@ Answer = Literal["yes", "no"]
 answer = Signal[Answer]("answer", Literal["yes", "no"])
 
 
+@task(batch=100, linger=0.05)
+async def index_all(orders: list[Order]) -> list[str]:
+    return [order.id for order in orders]
+
+
+@task(batch=100, linger=timedelta(seconds=1), retry=Retry(attempts=3))
+async def index_some(orders: list[Order]) -> list[int | Exception]:
+    return [order.total or ValueError(order.id) for order in orders]
+
+
+@task(batch=10, queue="mail")
+def tell(orders: list[Order]) -> None:
+    print(len(orders))
+
+
+async def indexed(app: Stepwell, orders: list[Order]) -> None:
+    assert_type(await index_all(orders[0]), str)
+    assert_type(await index_some(orders[0]), int)
+    await app.enqueue_many([index_all(order) for order in orders])
+    assert_type(await app.enqueue(index_all(orders[0]), id="a"), Run[str])
+    assert_type(await app.get("a", index_all).result(), str)
+    assert_type(await index_all.fn(orders), list[str])
+    await app.enqueue(tell(orders[0]))
+
+
 @task(queue="mail", retry=Retry(attempts=3), deadline=timedelta(hours=1))
 async def remind(person: str) -> datetime:
     return datetime.now(UTC)
@@ -262,6 +290,35 @@ async def spread(names: list[str]) -> list[str]:
     run = await app.enqueue(remind("late"), delay=timedelta(hours=2), priority=3)
     assert_type(run, Run[datetime])
     return [one.id for one in runs]
+
+
+# --- schedules, in code and at run time ---
+
+
+@schedule(cron="0 9 * * 1-5", tz="Europe/Rome")
+@task
+async def send_digest() -> str:
+    return "sent"
+
+
+@schedule(every=timedelta(hours=1), overlap="queue", missed="skip", jitter=30)
+@workflow
+async def tidy(limit: int = 10) -> int:
+    return limit
+
+
+schedule(at=datetime(2030, 1, 1, tzinfo=UTC), id="remind-ann")(remind("ann"))
+
+
+async def scheduled(app: Stepwell, blocking: BlockingStepwell) -> None:
+    assert_type(send_digest(), TaskCall[str])
+    assert_type(tidy(limit=3), WorkflowCall[int])
+    made = await app.schedule("nightly", remind("bob"), cron="30 2 * * *", missed=3)
+    assert_type(made, Schedule[datetime])
+    assert_type(await made.run_now(), Run[datetime])
+    assert_type(blocking.schedule("weekly", tidy(3), every=604_800).run_now(), BlockingRun[int])
+    for tick in await app.get_schedule("nightly").history():
+        assert_type(tick.run_id, str | None)
 
 
 # --- an app with a lifespan, and one for code that blocks ---
