@@ -158,6 +158,9 @@ class ScheduleMethods:
         rule = await asyncio.to_thread(rule_of, cron, tz, every, at)
         declared = declaration(id, call, rule, overlap, missed, jitter)
         definition: Definition = call.definition
+        queue = call.options.declared or definition.declared
+        if queue is not None:
+            await engine.declarations.say(queue)
         await engine.schedules.put(declared, definition)
         return Schedule(cast("Stepwell", self), id, definition.result_type)
 

@@ -146,7 +146,11 @@ class Worker:
         worker = engine.worker(settings)
         for_all = self._serving is None  # and not for the runs of one `app.run`
         declared = settled(
-            (*(one.declared for one in settings.definitions.values()), *options.declared)
+            (
+                *(one.declared for one in settings.definitions.values()),
+                *(s.options.declared for d in settings.definitions.values() for s in d.schedules),
+                *options.declared,
+            )
         )
         for queue in options.queues:
             if queue in declared:

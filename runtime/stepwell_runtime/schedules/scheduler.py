@@ -29,6 +29,7 @@ class Scheduler:
         self._plans: dict[tuple[str, bytes], Plan | None] = {}
         self._reading = anyio.CapacityLimiter(1)
         self._task: asyncio.Task[None] | None = None
+        self._failing = False
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._serve(), name="stepwell scheduler")
@@ -50,8 +51,11 @@ class Scheduler:
             following: float | None = None
             try:
                 following = await self.deal()
+                self._failing = False
             except StepwellError as error:
-                log.warning("schedules_wait", error=str(error), hint="tried again in 5 s")
+                if not self._failing:  # said once, however long it lasts
+                    log.warning("schedules_wait", error=str(error), hint="tried again every 5 s")
+                self._failing = True
             await self._until(following)
 
     async def _until(self, following: float | None) -> None:
