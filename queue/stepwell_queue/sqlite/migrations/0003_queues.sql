@@ -12,9 +12,9 @@ CREATE TABLE queues (
 ) STRICT;
 
 -- `open` = 0: work for it is claimed by way of the gate of its queue, which keeps to what is set for it.
--- `keyed` = 1: runs for it have had keys, so it is never open again.
+-- `special` = 1: runs for it have had keys or expiries, so it is never open again.
 ALTER TABLE targets ADD COLUMN open INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE targets ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE targets ADD COLUMN special INTEGER NOT NULL DEFAULT 0;
 
 -- `lane`: a number made of queue and key; 0 = no key. `awaited` = 1: runs wait for its end.
 ALTER TABLE runs ADD COLUMN lane INTEGER NOT NULL DEFAULT 0;
@@ -34,7 +34,11 @@ CREATE TABLE terms (
 ) STRICT;
 
 CREATE INDEX terms_expire ON terms (expires) WHERE expires IS NOT NULL;
-CREATE INDEX terms_unique ON terms (unique_key) WHERE unique_key IS NOT NULL;
+-- A key that is taken has `unique_hold` >= 0; the runs that had it before keep it as -1 - `unique_hold`, so that one of
+-- them can have it again when it is taken up. Looking for who has a key does not pass those.
+CREATE INDEX terms_unique ON terms (unique_key) WHERE unique_hold >= 0;
+-- a call that replaced a run is known by this when it is said again
+CREATE INDEX audit_replaced ON audit (uid) WHERE action = 'replace';
 
 DROP INDEX runs_ready;
 DROP INDEX runs_held;
