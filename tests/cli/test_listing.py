@@ -14,7 +14,7 @@ from tests.cli.conftest import RUNS, Cli
 RUN_KEYS = {
     "id", "kind", "name", "version", "queue", "status", "rollback", "waiting", "attempts",
     "crashes", "priority", "created_at", "started_at", "ended_at", "due_at", "deadline_at",
-    "parent_id", "has_code", "error",
+    "parent_id", "has_code", "error", "key",
 }  # fmt: skip
 
 
