@@ -19,6 +19,8 @@ MAY_BLOCK = (
     ("stepwell_queue/sqlite/machine.py", {"boot_id"}),
     # A declaration names a time zone, which is read from disk, once; most stand in modules.
     ("stepwell_runtime/schedules/rules.py", {"zone_of"}),
+    # Likewise, by the kernel itself.
+    ("stepwell_runtime/recycling.py", {"resident_mib"}),
     # What is imported on first use is read from disk there and then.
     ("<frozen importlib._bootstrap>", {"_find_and_load"}),
     # Looks for its plugins when it is first used.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from stepwell_queue.contract import Claimed
 from stepwell_runtime.attempt import Attempt
@@ -170,11 +170,10 @@ def results_of(definition: TaskDefinition, returned: Any, count: int) -> list[An
     """
     if returned is None:
         return [None] * count
-    if isinstance(returned, list):
-        results: list[Any] = returned
-        if len(results) == count:
-            return results
-        what = f"{len(results)} results"
+    if _is_list(returned):
+        if len(returned) == count:
+            return returned
+        what = f"{len(returned)} results"
     else:
         what = type(returned).__name__
     raise BatchMismatch(
@@ -182,6 +181,10 @@ def results_of(definition: TaskDefinition, returned: Any, count: int) -> list[An
         "one result for each item, in their order (an exception in it fails that item alone), or "
         "None for all"
     )
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def of_one(definition: TaskDefinition, returned: Any) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepwell_queue.errors import StepwellError
 from stepwell_runtime.log import log
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 LOOKS = 1.0
 """Seconds between two looks at the memory."""
 MIB = 1024 * 1024
+_STATM = Path("/proc/self/statm")
 
 
 class Recycling:
@@ -30,12 +33,12 @@ class Recycling:
         """The worker holds nothing any more, and is not registered."""
 
     def start(self) -> None:
-        """Watch the memory from now on. Raises ValueError if there is too little for anything."""
+        """Watch the memory from now on. Raises StepwellError if it is too little for anything."""
         if self._max_memory is None:
             return
         has = resident_mib()
         if has >= self._max_memory:
-            raise ValueError(
+            raise StepwellError(
                 f"max_memory={self._max_memory} MiB: this process has {has:.0f} MiB before it has "
                 "done anything, so it would never do anything: allow more"
             )
@@ -82,8 +85,8 @@ class Recycling:
 def resident_mib() -> float:
     """Return how much memory this process has, in MiB; where that is not known, has had at most."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize() / MIB
+        pages = int(_STATM.read_text("ascii").split()[1])
+        return pages * resource.getpagesize() / MIB
     except OSError:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most / MIB if sys.platform == "darwin" else most / 1024

@@ -137,7 +137,7 @@ class Worker:
     async def start(self) -> None:
         """Register with the store, enter the lifespan, and begin to claim.
 
-        Raises ValueError if there is less memory than it needs to do anything.
+        Raises StepwellError if it may have less memory than it has.
         """
         self.loop = asyncio.get_running_loop()
         self.executors = Executors(

@@ -1,6 +1,6 @@
 """Code that kills the process that executes it; as a program it serves a store until it is drained.
 
-usage: python crashing.py STORE FOLDER
+usage: python crashing.py STORE FOLDER [CONCURRENCY]
 """
 
 from __future__ import annotations
@@ -94,6 +94,20 @@ async def polls_and_dies() -> str:
     raise RetryLater(0.0)
 
 
+@task(max_crashes=5)
+async def always_deadly() -> None:
+    note("always deadly")
+    die()
+
+
+@task(batch=10)
+async def deadly_batch(numbers: list[int]) -> list[int]:
+    note(f"batch {','.join(map(str, numbers))}")
+    if 1 in numbers:
+        die()
+    return numbers
+
+
 @task
 async def neighbour(number: int) -> int:
     note(f"neighbour {number}")
@@ -150,12 +164,12 @@ async def dies_after_a_signal() -> int:
     return value
 
 
-async def main(store: str) -> None:
+async def main(store: str, concurrency: int = 100) -> None:
     app = Stepwell(store, include=["__main__"], durability="process")
-    async with app, app.worker(queues=["default", "far"]) as worker:
+    async with app, app.worker(queues=["default", "far"], concurrency=concurrency) as worker:
         await worker.drain()
 
 
 if __name__ == "__main__":
     os.environ["CRASHING_FOLDER"] = sys.argv[2]
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[3:])))

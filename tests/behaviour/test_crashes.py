@@ -29,13 +29,20 @@ class Program:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.options: list[str] = []
         self.deaths = 0
 
     def serve(self) -> None:
         """Serve until nothing is left that could be done now."""
         for _ in range(MOST_LIVES):
             ended = subprocess.run(
-                [sys.executable, crashing.__file__, str(self._folder / "runs.db"), self._folder],
+                [
+                    sys.executable,
+                    crashing.__file__,
+                    str(self._folder / "runs.db"),
+                    self._folder,
+                    *self.options,
+                ],
                 timeout=60,
                 check=False,
             )
@@ -101,8 +108,57 @@ async def test_a_task_that_kills_its_worker_ends_in_the_dead_letters_and_its_nei
         ]
         assert results == list(range(5))
         assert (await app.info("0")).crashes == 2
+        (letter,) = await app.dead_letters()
+        assert (letter.id, letter.error_type, letter.crashes) == ("0", "WorkerCrashed", 2)
+        failures = (await app.history("0")).failures
+        assert [(one.number, one.crashed) for one in failures] == [
+            (1, True), (1, True), (1, False),
+        ]  # fmt: skip
         assert await app.doctor() == []
     assert program.deaths == program.done.count("deadly task") == 2
+
+
+async def test_a_requeued_task_may_crash_as_often_as_a_new_one(
+    program: Program, make_app: Callable[[], Stepwell]
+) -> None:
+    await left_to(program, make_app, crashing.deadly_task())
+    async with make_app() as app:
+        await app.requeue("0")
+    program.serve()
+    async with make_app() as app:
+        assert (await app.info("0")).status == "failed"
+    assert program.deaths == 4
+
+
+async def test_ten_good_jobs_behind_one_that_kills_its_worker_are_done_by_a_worker_of_one_place(
+    program: Program, make_app: Callable[[], Stepwell]
+) -> None:
+    calls = [crashing.always_deadly(), *(crashing.neighbour(number) for number in range(10))]
+    program.options = ["1"]
+    await left_to(program, make_app, *calls)
+    async with make_app() as app:
+        assert [
+            await app.get(f"{n}", crashing.neighbour).result(timeout=LONG) for n in range(1, 11)
+        ] == list(range(10))
+        assert await app.get("0").status() == "failed"
+    # It goes first, and is tried once more; from then on it waits while there are others.
+    neighbours = [f"neighbour {number}" for number in range(10)]
+    assert program.done == [*["always deadly"] * 2, *neighbours, *["always deadly"] * 3]
+
+
+async def test_an_item_that_kills_its_worker_is_found_out_and_those_of_its_batch_live(
+    program: Program, make_app: Callable[[], Stepwell]
+) -> None:
+    await left_to(program, make_app, *(crashing.deadly_batch(number) for number in range(3)))
+    async with make_app() as app:
+        with pytest.raises(WorkerCrashed, match="3 times in a row"):
+            await app.get("1").result(timeout=LONG)
+        for number in (0, 2):
+            run = app.get(f"{number}", crashing.deadly_batch)
+            assert await run.result(timeout=LONG) == number
+        assert await app.doctor() == []
+    assert program.done[:2] == ["batch 0,1,2"] * 2
+    assert sorted(program.done[2:]) == ["batch 0", "batch 1", "batch 2"]
 
 
 async def test_a_task_that_comes_to_an_end_between_its_crashes_is_not_given_up(
