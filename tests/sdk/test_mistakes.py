@@ -158,6 +158,20 @@ def _() -> object:
     return lax.step(on_cancel="stop")(charge.fn)
 
 
+@plainly('`@step(executor="process")` on an `async def`')
+def _() -> object:
+    async def render() -> None: ...
+
+    return stepwell.step(executor="process")(render)
+
+
+@plainly('`@task(executor="process")` on a function in a function')
+def _() -> object:
+    def render() -> None: ...
+
+    return stepwell.task(executor="process")(render)
+
+
 @plainly("`@workflow(version=0)`")
 def _() -> object:
     return stepwell.workflow(version=0)(checkout.fn)
@@ -205,6 +219,25 @@ def _() -> object:
 @plainly("`Stepwell(…, include=module)` without a list")
 def _() -> object:
     return lax.Stepwell("orders.db", include=stepwell)
+
+
+class Tracing(stepwell.Middleware):
+    pass
+
+
+@plainly("`Stepwell(…, middleware=Tracing())` without a list")
+def _() -> object:
+    return lax.Stepwell("orders.db", middleware=Tracing())
+
+
+@plainly("`Stepwell(…, middleware=[Tracing])` without `()`")
+def _() -> object:
+    return lax.Stepwell("orders.db", middleware=[Tracing])
+
+
+@plainly("`RetryLater(-1)`")
+def _() -> object:
+    return stepwell.RetryLater(-1)
 
 
 @plainly("`Retention()` without a limit")
@@ -257,6 +290,11 @@ def _() -> object:
 @plainly("`current_step()` outside of a step")
 def _() -> object:
     return stepwell.current_step()
+
+
+@plainly("`current_job()` outside of a task")
+def _() -> object:
+    return stepwell.current_job()
 
 
 @plainly("`current_app()` outside of a step")

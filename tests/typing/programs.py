@@ -14,7 +14,12 @@ import stepwell
 from stepwell import (
     BlockingRun,
     BlockingStepwell,
+    CallNext,
     ChildRun,
+    GiveUp,
+    JobScope,
+    Middleware,
+    Outcome,
     Retry,
     RetryLater,
     Run,
@@ -32,6 +37,7 @@ from stepwell import (
     WorkflowCall,
     compensate,
     current_app,
+    current_job,
     current_run,
     current_step,
     now,
@@ -361,3 +367,37 @@ async def tested_as_functions(order: Order) -> None:
     assert_type(render_invoice.fn(order), bytes)
     assert_type(await render_invoice(order), bytes)
     assert_type(await remind("x"), datetime)
+
+
+# Middleware, child processes, and who decides on another attempt
+
+
+class Tracing(Middleware):
+    def __init__(self) -> None:
+        self.attempts: dict[str, int] = {}
+
+    async def around(self, job: JobScope, call_next: CallNext) -> object:
+        self.attempts[job.name] = job.attempt
+        return await call_next()
+
+
+class Auditing(Middleware):
+    async def before(self, job: JobScope) -> None:
+        assert_type(job.kind, Literal["task", "step"])
+        if "tenant" not in job.arguments:
+            raise GiveUp(f"{job.name} has no tenant")
+
+    async def after(self, job: JobScope, outcome: Outcome) -> None:
+        assert_type(outcome.error, BaseException | None)
+
+
+@task(executor="process", retry=Retry(attempts=3), timeout=timedelta(minutes=1))
+def fold(numbers: list[int]) -> int:
+    return sum(numbers) * current_job().attempt
+
+
+async def folds() -> None:
+    app = Stepwell("folds.db", middleware=[Tracing(), Auditing()])
+    async with app, app.worker(child_processes=2):
+        assert_type(await (await app.enqueue(fold([1, 2]))).result(), int)
+    BlockingStepwell("folds.db", middleware=(Tracing(),)).close()

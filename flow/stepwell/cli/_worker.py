@@ -42,7 +42,10 @@ def worker(
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--queue", help="A queue to serve; repeat for several.", show_default="default"
+            "--queue",
+            metavar="NAME[=N]",
+            help="A queue to serve, and how many of its runs at once; repeat for several.",
+            show_default="default",
         ),
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Runs and tasks at once.")] = 100,
@@ -50,6 +53,15 @@ def worker(
         int | None, typer.Option(min=1, help="Steps at once.", show_default="as --concurrency")
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Plain functions at once.")] = 32,
+    child_processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Plain functions with executor='process' at once.",
+            show_default="one for each CPU",
+        ),
+    ] = None,
     processes: Annotated[
         int | None,
         typer.Option(
@@ -63,6 +75,19 @@ def worker(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that running steps get to end when it stops.")
     ] = 10.0,
+    max_jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after so many runs and tasks.", show_default="never"),
+    ] = None,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MIB",
+            help="Stop once the process has so much memory.",
+            show_default="never",
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -75,6 +100,7 @@ def worker(
     """Serve a module's workflows and tasks until SIGTERM.
 
     Ctrl+C does the same. A second signal stops at once; steps that were running are repeated later.
+    With --processes, a worker that stops by --max-jobs or --max-memory is replaced at once.
     """
     log_to_stderr(log_level)
     line = supervisor_line()
@@ -89,11 +115,14 @@ def worker(
             raise Refusal(f"{found!r} defines no workflow or task: there is nothing to serve")
         try:
             serving = app.worker(
-                queues=queue or ("default",),
+                queues=queues_of(queue or ["default"]),
                 concurrency=concurrency,
                 step_concurrency=step_concurrency,
                 threads=threads,
+                child_processes=child_processes,
                 grace=grace,
+                max_jobs=max_jobs,
+                max_memory=max_memory,
                 name=name,
             )
         except ValueError as error:
@@ -108,6 +137,16 @@ def worker(
         )
         asyncio.run(serve(app, serving, supervised))
         log.info("worker_stopped")
+
+
+def queues_of(given: list[str]) -> dict[str, int | None]:
+    """Return the queues of `NAME` and `NAME=N`, each with its limit; None = no other than all."""
+    queues: dict[str, int | None] = {}
+    for one in given:
+        name, _, most = one.rpartition("=")
+        limited = bool(name) and most.isascii() and most.isdigit()
+        queues[name if limited else one] = int(most) if limited else None
+    return queues
 
 
 async def serve(app: Stepwell, serving: Worker, supervised: Supervised | None) -> None:
