@@ -315,3 +315,14 @@ async def test_declaring_the_same_again_leaves_what_was_set_since(bench: Bench) 
     assert len(await claimed(bench, session)) == 1
     await bench.store.do(SetQueue("default", QueueSettings(limit=2), "digest-2"))
     assert len(await claimed(bench, session)) == 1
+
+
+async def test_a_run_is_not_handed_to_a_worker_that_takes_only_so_many_of_its_queue(
+    bench: Bench,
+) -> None:
+    hello = Hello("worker", ["default"], (WORKFLOW, TASK), {"default": 1})
+    session = await bench.store.open_session(hello, Listener())
+    first = await bench.store.do(Start(bench.new(), session.worker))
+    second = await bench.store.do(Start(bench.new(), session.worker))
+    assert first.claimed is second.claimed is None
+    assert await claimed(bench, session) == [first.id]

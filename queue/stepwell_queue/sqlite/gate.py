@@ -26,7 +26,7 @@ _LIMITED, _HELD_OF_QUEUE = SQL["running_gated"], SQL["held_of_queue"]
 _GATES, _CLOSED, _RUNNING = SQL["gates"], SQL["closed_targets"], SQL["running_in_queue"]
 _NEXT_PRIORITY, _PLAIN, _LANES = SQL["next_priority"], SQL["ready_without_key"], SQL["ready_lanes"]
 _IN_LANES, _LANE_OF = SQL["ready_in_lanes"], SQL["lane_of"]
-_KEY_TARGET, _ANY_KEYED = SQL["key_target"], SQL["any_keyed"]
+_CLOSE, _ANY_KEYED = SQL["close_target"], SQL["any_keyed"]
 _HIGHEST: Final = 2**63 - 1
 _MOST_TURNS: Final = 10_000
 _decode: Final = msgspec.json.Decoder(QueueSettings).decode
@@ -38,10 +38,10 @@ def lane_of(queue: str, key: str) -> int:
     return (int.from_bytes(digest.digest(), "big") >> 1) or 1
 
 
-def close_for_keys(tx: Tx, target: int) -> None:
-    """Have work for a target claimed by way of the gate, since a run for it has a key."""
+def close(tx: Tx, target: int) -> None:
+    """Have work for a target claimed by way of the gate: a run for it has a key, or expires."""
     if target not in tx.context.closed:
-        tx.execute(_KEY_TARGET, (target,))
+        tx.execute(_CLOSE, (target,))
         tx.gates_changed()
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from stepwell_queue.contract import Ended, Hold, NewRun, Started, Status, Terms
 from stepwell_queue.errors import QueueFull, RequestRefused, RunNotFound
 from stepwell_queue.sqlite.dependents import fail, release
-from stepwell_queue.sqlite.gate import close_for_keys, lane_of, refresh
+from stepwell_queue.sqlite.gate import close, lane_of, refresh
 from stepwell_queue.sqlite.inserts import ARGS, VALUE, existing, future, row_of
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import INLINE, Tx
@@ -56,6 +56,7 @@ class _Columns(NamedTuple):
     lane: int
     unique: str | None
     terms: tuple[str | float | None, ...]
+    special: bool  # what is claimed for the target has to be looked at one by one
 
 
 def is_bound(tx: Tx, queue: str) -> bool:
@@ -157,8 +158,8 @@ def _put(
         tx.execute(_BLOB, (run, ARGS, new.args))
     if large:
         tx.execute(_BLOB, (run, VALUE, plan.failure))
-    if columns.lane:
-        close_for_keys(tx, columns.target)
+    if columns.special:
+        close(tx, columns.target)
     if any(one is not None for one in columns.terms):
         tx.execute(_PUT_TERMS, (run, *columns.terms))
     return run
@@ -177,6 +178,7 @@ def _columns(tx: Tx, new: NewRun, terms: Terms) -> _Columns:
             None if unique is None else terms.hold,
             terms.held_until if unique is not None and terms.hold == Hold.UNTIL else None,
         ),
+        bool(terms.key) or terms.expires is not None,
     )  # fmt: skip
 
 
@@ -273,8 +275,8 @@ def _replace(
         tx.execute(_BLOB, (run, ARGS, new.args))
     elif is_large:
         tx.execute(_DROP_BLOB, (run, ARGS))
-    if columns.lane:
-        close_for_keys(tx, columns.target)
+    if columns.special:
+        close(tx, columns.target)
     tx.execute(_AUDIT, (run, _said(new), tx.now, "replace", "", ""))
     tx.execute(_FORGET, (run, _REPLACEMENTS_KEPT))
     if fails:

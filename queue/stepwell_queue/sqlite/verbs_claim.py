@@ -49,7 +49,8 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
     if session is None:
         raise RequestRefused(f"worker {verb.worker} is not registered: open a session first")
     context = tx.context
-    if tx.now >= context.next_due or (not context.alone and any_expired(tx)):
+    gates = passage(tx, session)
+    if tx.now >= context.next_due or (gates is not None and not context.alone and any_expired(tx)):
         promote(tx)
     if context.next_expiry <= tx.now:
         return ClaimResult([], True, False)  # there are so many that the next one goes on with it
@@ -57,7 +58,6 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         return ClaimResult([], False, False)
     if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)
-    gates = passage(tx, session)
     rows: list[Any] = []
     alone_waiting = False
     if tx.one(_ANY_ALONE) is not None:

@@ -85,7 +85,7 @@ def _taker(tx: Tx, worker: int, target: int, queue: str) -> SessionState | None:
         return None
     if tx.context.gates_stale:
         refresh(tx)
-    if target in tx.context.closed:
+    if target in tx.context.closed or queue in session.limits:
         return None
     if not (session.drained and tx.context.alone) and tx.one(_READY, (queue,)):
         return None

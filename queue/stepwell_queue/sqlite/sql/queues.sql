@@ -20,10 +20,10 @@ ON CONFLICT (queue) DO UPDATE SET paused = 1, until = excluded.until, reason = e
 UPDATE queues SET paused = 0, until = NULL, reason = '' WHERE queue = ? AND paused = 1
 
 -- name: open_targets
-UPDATE targets SET open = (keyed = 0 AND ?) WHERE queue = ?
+UPDATE targets SET open = (special = 0 AND ?) WHERE queue = ?
 
--- name: key_target
-UPDATE targets SET keyed = 1, open = 0 WHERE target = ? AND keyed = 0
+-- name: close_target
+UPDATE targets SET special = 1, open = 0 WHERE target = ? AND special = 0
 
 -- name: drop_ageing
 UPDATE runs SET priority = (SELECT t.asked FROM terms t WHERE t.run = runs.run)
