@@ -37,6 +37,8 @@ CREATE INDEX terms_expire ON terms (expires) WHERE expires IS NOT NULL;
 -- A key that is taken has `unique_hold` >= 0; the runs that had it before keep it as -1 - `unique_hold`, so that one of
 -- them can have it again when it is taken up. Looking for who has a key does not pass those.
 CREATE INDEX terms_unique ON terms (unique_key) WHERE unique_hold >= 0;
+-- a call that replaced a run is known by this when it is said again
+CREATE INDEX audit_replaced ON audit (uid) WHERE action = 'replace';
 
 DROP INDEX runs_ready;
 DROP INDEX runs_held;
