@@ -23,6 +23,8 @@ CONFIGURED: dict[str, Callable[..., Any]] = {
     "task": stepwell.task,
     "schedule": stepwell.schedule,
     "Retry": stepwell.Retry,
+    "Queue": stepwell.Queue,
+    "Rate": stepwell.Rate,
     "parallel": stepwell.parallel,
     "Stepwell": stepwell.Stepwell,
     "Worker": stepwell.Stepwell.worker,

@@ -112,3 +112,13 @@ def test_the_keys_of_workers_findings_starts_and_answers_are_listed(cli: Cli, st
     begun = cli("start", "tests.cli.shop:shop_jam", "--json", "[]", "--store", store).json
     assert set(begun) == keys("A start")
     assert set(cli("cancel", begun["id"], "--store", store, "--json").json) == keys("An answer")
+
+
+def test_the_keys_of_queues_are_listed(cli: Cli, store: Path) -> None:
+    for queue in cli("queues", "--store", store, "--json").json:
+        assert set(queue) == keys("A queue")
+        [row] = re.findall(r"^\| `settings` \| (.*) \|$", section("A queue"), re.MULTILINE)
+        assert all(f"`{name}`" in row for name in queue["settings"])
+        assert all(set(one) == {"window", "ended", "failed"} for one in queue["throughput"])
+    changed = cli("queue", "pause", "default", "--store", store, "--json").json
+    assert set(changed) == keys("A change of a queue")

@@ -20,6 +20,10 @@ from stepwell import (
     JobScope,
     Middleware,
     Outcome,
+    Queue,
+    QueueChanges,
+    QueueInfo,
+    Rate,
     Retry,
     RetryLater,
     Run,
@@ -401,3 +405,41 @@ async def folds() -> None:
     async with app, app.worker(child_processes=2):
         assert_type(await (await app.enqueue(fold([1, 2]))).result(), int)
     BlockingStepwell("folds.db", middleware=(Tracing(),)).close()
+
+
+# --- queues ---
+
+exports = Queue("exports", limit=4, key_limit=1, rate=Rate(100, per=timedelta(minutes=1)))
+
+
+@task(queue=exports)
+async def export(name: str) -> int:
+    return len(name)
+
+
+@step(queue=exports)
+async def measure(name: str) -> int:
+    return len(name)
+
+
+@workflow(queue=Queue("heavy"))
+async def measured(name: str) -> int:
+    return await measure(name).with_options(queue=exports)
+
+
+async def steer_queues(app: Stepwell, blocking: BlockingStepwell) -> None:
+    assert_type(await app.enqueue(export("a"), queue=exports), Run[int])
+    queue = app.queue(exports)
+    await queue.pause(datetime.now(UTC) + timedelta(hours=1), reason="night")
+    await queue.configure(limit=None, rate=Rate(5), ageing=timedelta(minutes=1))
+    changes: QueueChanges = {"key_limit": 3}
+    await queue.configure(**changes)
+    info = await queue.info()
+    assert_type(info.settings, Queue)
+    assert_type(info.counts["failed"], int)
+    assert_type([rate.ended for rate in info.throughput], list[float])
+    assert_type(await queue.purge(), int)
+    assert_type(await app.queues(), list[QueueInfo])
+    assert_type(blocking.queue("exports").purge(reason="why"), int)
+    async with app.worker(queues=[exports, "default"]), app.worker(queues={exports: 5}):
+        pass
