@@ -1,6 +1,7 @@
 """Durable workflows and job queues for Python."""
 
 from stepwell._app.app import Stepwell
+from stepwell._app.bulk import Bulk
 from stepwell._app.dead_letters import DeadLetter
 from stepwell._app.handles import Run
 from stepwell._app.queues import QueueHandle, QueueInfo, Throughput
@@ -35,9 +36,11 @@ from stepwell._scopes import (
     uuid4,
 )
 from stepwell._signals import Signal, wait_for_signal
+from stepwell._terms import StartOptions
 from stepwell_queue.contract import Finding, WorkerInfo
 from stepwell_queue.errors import (
     IdConflict,
+    QueueFull,
     RequestRefused,
     RunEnded,
     RunNotFound,
@@ -55,6 +58,7 @@ from stepwell_runtime.errors import (
     ChildDied,
     DeadlineExceeded,
     DefinitionError,
+    DependencyFailed,
     Diverged,
     DurabilityError,
     GiveUp,
@@ -62,6 +66,7 @@ from stepwell_runtime.errors import (
     OutsideWorkflow,
     RetryLater,
     RunCancelled,
+    RunExpired,
     RunFailed,
     RunHeld,
     RunStuck,
@@ -86,6 +91,7 @@ __all__ = [
     "BlockingSchedule",
     "BlockingStepwell",
     "BlockingWorker",
+    "Bulk",
     "Call",
     "CallNext",
     "Cancelled",
@@ -95,6 +101,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodingError",
     "DefinitionError",
+    "DependencyFailed",
     "Diverged",
     "DurabilityError",
     "Event",
@@ -114,6 +121,7 @@ __all__ = [
     "Progress",
     "Queue",
     "QueueChanges",
+    "QueueFull",
     "QueueHandle",
     "QueueInfo",
     "Rate",
@@ -124,6 +132,7 @@ __all__ = [
     "Run",
     "RunCancelled",
     "RunEnded",
+    "RunExpired",
     "RunFacts",
     "RunFailed",
     "RunHeld",
@@ -138,6 +147,7 @@ __all__ = [
     "SerializationError",
     "Signal",
     "SignalTimeout",
+    "StartOptions",
     "Step",
     "StepCall",
     "StepFailed",

@@ -8,15 +8,15 @@ import sys
 import warnings
 from collections.abc import Generator
 from dataclasses import replace
-from datetime import datetime
 from types import CodeType
 from typing import Any, ClassVar, Generic, Self, TypeGuard
 
 from anyio import to_thread
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
 from stepwell import _options as check
 from stepwell._queues import Queue, queue_options
+from stepwell._terms import StartOptions, checked, consistent
 from stepwell_runtime.core.commands import CallCommand, ChildCommand, Command, StepCommand
 from stepwell_runtime.definitions import (
     DEFAULT_OPTIONS,
@@ -29,7 +29,6 @@ from stepwell_runtime.definitions import (
     WorkflowDefinition,
 )
 from stepwell_runtime.errors import OutsideWorkflow, StepInStep
-from stepwell_runtime.launch import checked_id
 from stepwell_runtime.scope import JobScope, WorkflowScope, scope_here
 
 R_co = TypeVar("R_co", covariant=True)
@@ -141,21 +140,28 @@ class StepCall(Call[R_co], StepCommand):
         timeout: Seconds | None = None,
         retry: Retry | None = None,
         queue: str | Queue | None = None,
+        priority: int | None = None,
+        key: str | None = None,
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `timeout` of one attempt is in seconds.
+        `timeout` of one attempt is in seconds. `queue`, `priority` (higher goes first) and `key`
+        (whose limits, rates and turns in the queue it shares) are for steps with a queue.
         """
-        if queue is not None and self.definition.queue is None:
+        given = {"queue": queue, "priority": priority, "key": key}
+        if self.definition.queue is None and any(one is not None for one in given.values()):
+            name = next(name for name, one in given.items() if one is not None)
             raise ValueError(
                 f"step {self.definition.name!r} has no queue of its own, so other workers do not "
-                "know it: declare it with @step(queue=…), then with_options(queue=…) can choose "
+                f"know it: declare it with @step(queue=…), then with_options({name}=…) can choose "
                 "another one"
             )
         options = self.replaced(
             {
                 "timeout": check.positive_seconds(timeout, "timeout"),
                 "retry": check.retry(retry),
+                "priority": check.priority(priority),
+                "key": check.text(key, "key"),
                 **queue_options(queue),
             }
         )
@@ -179,37 +185,30 @@ class TaskCall(Call[R_co], ChildCommand):
     def with_options(
         self,
         *,
-        id: str | None = None,
-        queue: str | Queue | None = None,
         timeout: Seconds | None = None,
         deadline: Seconds | None = None,
         retry: Retry | None = None,
-        priority: int | None = None,
-        delay: Seconds | None = None,
-        at: datetime | None = None,
+        **options: Unpack[StartOptions],
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `timeout` of one attempt, `deadline` in total and `delay` before the start are in seconds;
-        `at` is an aware datetime before which it does not start. A higher `priority` goes first.
+        `timeout` of one attempt and `deadline` in total are in seconds; for the others see
+        StartOptions.
         """
         if timeout is not None and self.definition.batch is not None:
             raise ValueError(
                 f"task {self.definition.name!r} is executed in batches, and a timeout is for a "
                 "whole batch: set it with @task(timeout=…), or give this call a deadline="
             )
-        options = self.replaced(
+        changed = self.replaced(
             {
-                "id": None if id is None else checked_id(id),
-                **queue_options(queue),
                 "timeout": check.positive_seconds(timeout, "timeout"),
                 "deadline": check.positive_seconds(deadline, "deadline"),
                 "retry": check.retry(retry),
-                "priority": check.priority(priority),
-                **check.start_time(delay, at),
+                **checked(options),
             }
         )
-        return type(self)(self.definition, self.args, self.kwargs, options)
+        return type(self)(self.definition, self.args, self.kwargs, consistent(changed))
 
 
 class WorkflowCall(Call[R_co], ChildCommand):
@@ -230,30 +229,16 @@ class WorkflowCall(Call[R_co], ChildCommand):
         return (yield from await_child(self, scope))
 
     def with_options(
-        self,
-        *,
-        id: str | None = None,
-        queue: str | Queue | None = None,
-        deadline: Seconds | None = None,
-        priority: int | None = None,
-        delay: Seconds | None = None,
-        at: datetime | None = None,
+        self, *, deadline: Seconds | None = None, **options: Unpack[StartOptions]
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `deadline` in total and `delay` before the start are in seconds; `at` is an aware datetime
-        before which it does not start. A higher `priority` goes first.
+        `deadline` in total is in seconds; for the others see StartOptions.
         """
-        options = self.replaced(
-            {
-                "id": None if id is None else checked_id(id),
-                **queue_options(queue),
-                "deadline": check.positive_seconds(deadline, "deadline"),
-                "priority": check.priority(priority),
-                **check.start_time(delay, at),
-            }
+        changed = self.replaced(
+            {"deadline": check.positive_seconds(deadline, "deadline"), **checked(options)}
         )
-        return type(self)(self.definition, self.args, self.kwargs, options)
+        return type(self)(self.definition, self.args, self.kwargs, consistent(changed))
 
 
 def await_child(call: Call[R_co], scope: WorkflowScope) -> Generator[Command, Any, R_co]:

@@ -17,7 +17,14 @@ from stepwell._decorated import (
     Workflow,
     WorkflowDecorator,
 )
-from stepwell._definitions import checked, common_fields, executor_of, shown, timeout_of
+from stepwell._definitions import (
+    checked,
+    common_fields,
+    executor_of,
+    shown,
+    terms_of,
+    timeout_of,
+)
 from stepwell._queues import Queue
 from stepwell_runtime.definitions import (
     NO_RETRY,
@@ -117,6 +124,9 @@ def task(
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
+    expires: Seconds | None = None,
+    priority: int = 0,
+    key: Callable[..., str] | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
 ) -> BatchDecorator: ...
@@ -129,6 +139,9 @@ def task(
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
+    expires: Seconds | None = None,
+    priority: int = 0,
+    key: Callable[..., str] | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
 ) -> TaskDecorator: ...
@@ -142,6 +155,9 @@ def task(
     retry: Retry | None = None,
     timeout: Seconds | None = None,
     deadline: Seconds | None = None,
+    expires: Seconds | None = None,
+    priority: int = 0,
+    key: Callable[..., str] | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
     batch: int | None = None,
@@ -151,10 +167,12 @@ def task(
 
     A plain function runs in a thread, or with `executor="process"` in a child process. `queue`:
     None = "default". `retry`: None = one attempt. `timeout`: seconds for one attempt, `deadline`:
-    seconds in total from its start; None = no limit. `max_crashes`: how many workers
-    may die in it before it fails. `batch`: the function gets a list of at most so many items, one
-    of each call, and returns a list of results; None = one call at a time. `linger`: seconds that
-    a batch waits to become full; 0 = it begins with what is there.
+    seconds in total from its start; None = no limit. `expires`: seconds within which it must be
+    started, or it ends as expired; None = any. A higher `priority` goes first. `key`: a function of
+    its arguments that says whose limits, rates and turns in the queue it shares; None = nobody's.
+    `max_crashes`: how many workers may die in it before it fails. `batch`: the function gets a list
+    of at most so many items, one of each call, and returns a list of results; None = one call at a
+    time. `linger`: seconds that a batch waits to become full; 0 = it begins with what is there.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a task.
     """
 
@@ -170,6 +188,7 @@ def task(
             retry=checked("task", fn, check.retry, retry) or NO_RETRY,
             timeout=timeout_of("task", fn, timeout),
             deadline=timeout_of("task", fn, deadline, "deadline"),
+            **terms_of("task", fn, expires, priority, key),
             max_crashes=checked("task", fn, check.whole, max_crashes, "max_crashes", 1),
         )
         registry.add(definition)
@@ -188,6 +207,9 @@ def workflow(
     queue: str | Queue | None = None,
     on_failure: Literal["rollback", "hold"] = "rollback",
     deadline: Seconds | None = None,
+    expires: Seconds | None = None,
+    priority: int = 0,
+    key: Callable[..., str] | None = None,
     max_crashes: int = 3,
 ) -> WorkflowDecorator: ...
 def workflow(
@@ -199,14 +221,19 @@ def workflow(
     queue: str | Queue | None = None,
     on_failure: Literal["rollback", "hold"] = "rollback",
     deadline: Seconds | None = None,
+    expires: Seconds | None = None,
+    priority: int = 0,
+    key: Callable[..., str] | None = None,
     max_crashes: int = 3,
 ) -> Any:
     """Make an `async def` a workflow: deterministic code that resumes where it stopped.
 
     `queue`: None = "default". `on_failure`: "rollback" runs the undos, "hold" waits for an operator
-    first. `deadline`: seconds in total from its start; None = no limit. `max_crashes`: how many
-    workers in a row may die without progress before the steps that were running fail with
-    WorkerCrashed.
+    first. `deadline`: seconds in total from its start; None = no limit. `expires`: seconds within
+    which it must be started, or it ends as expired; None = any. A higher `priority` goes first.
+    `key`: a function of its arguments that says whose limits, rates and turns in the queue it
+    shares; None = nobody's. `max_crashes`: how many workers in a row may die without progress
+    before the steps that were running fail with WorkerCrashed.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a workflow.
     """
 
@@ -217,6 +244,7 @@ def workflow(
                 "workflow", fn, check.one_of, on_failure, "on_failure", ("rollback", "hold")
             ),
             deadline=timeout_of("workflow", fn, deadline, "deadline"),
+            **terms_of("workflow", fn, expires, priority, key),
             max_crashes=checked("workflow", fn, check.whole, max_crashes, "max_crashes", 1),
         )
         registry.add(definition)

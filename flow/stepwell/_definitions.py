@@ -54,6 +54,26 @@ def timeout_of(word: str, fn: Fn, value: Seconds | None, what: str = "timeout") 
     return found
 
 
+def terms_of(
+    word: str,
+    fn: Fn,
+    expires: Seconds | None,
+    priority: int,
+    key: Callable[..., str] | None,
+) -> dict[str, Any]:
+    """Return the fields of what its runs have unless their calls say otherwise."""
+    if key is not None and not callable(key):
+        raise DefinitionError(
+            f"@{word} {shown(fn)}: key= takes a function of the arguments, such as "
+            f"`lambda order: order.tenant`, not {key!r}; for one call use with_options(key=…)"
+        )
+    return {
+        "expires": timeout_of(word, fn, expires, "expires"),
+        "priority": checked(word, fn, check.priority, priority) or 0,
+        "key": key,
+    }
+
+
 def executor_of(word: str, fn: Fn, value: Executor) -> Executor:
     """Return `executor=`; refuse to send what a child process could not execute."""
     checked(word, fn, check.one_of, value, "executor", ("thread", "process"))

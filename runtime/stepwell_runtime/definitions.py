@@ -7,6 +7,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import SimpleNamespace, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -101,6 +102,15 @@ class CallOptions:
     at: float | None = None
     declared: DeclaredQueue | None = None
     """What is said of `queue`, where that is a declared one."""
+    expires: float | datetime | None = None
+    """Seconds from its enqueueing, or when."""
+    key: str | None = None
+    unique: str | None = None
+    unique_while: Literal["unended", "pending"] | None = None
+    unique_for: float | None = None
+    replace: bool | None = None
+    after: tuple[str, ...] | None = None
+    after_failed: Literal["fail", "start"] | None = None
 
 
 DEFAULT_OPTIONS = CallOptions()
@@ -181,6 +191,10 @@ class Definition:
     queue: str | None = None
     declared: DeclaredQueue | None = None
     """What is said of the queue, where that is a declared one."""
+    key: Callable[..., Any] | None = None
+    """Makes the key of a run out of its arguments."""
+    priority: int = 0
+    expires: float | None = None
     is_async: bool = True
     executor: Literal["thread", "process"] = "thread"
     """What executes a plain function; an async one runs on the loop."""
@@ -207,6 +221,8 @@ class Definition:
     """
     schedules: list[Declaration] = field(init=False, default_factory=_none_yet)
     """What `@schedule` declares for it."""
+    on_terms: bool = field(init=False)
+    """Whether the rows of its runs have more than what `heading` says."""
     its_arguments: str = field(init=False)
     its_result: str = field(init=False)
 
@@ -215,6 +231,7 @@ class Definition:
         kind = int(self.kind)
         self.identity = Identity(self.kind, self.name, self.version)
         self.heading = kind, self.name, self.version, self.queue or DEFAULT_QUEUE, deadline
+        self.on_terms = bool(self.key or self.priority or self.expires is not None)
         # What encoding names in its errors.
         self.its_arguments = f"the arguments of {self.word} {self.name!r}"
         self.its_result = f"the result of {self.word} {self.name!r}"

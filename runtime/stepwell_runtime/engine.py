@@ -23,7 +23,14 @@ from stepwell_queue.errors import RunEnded
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.dead_letters import DeadLetters
 from stepwell_runtime.definitions import CallOptions, Definition
-from stepwell_runtime.errors import RunCancelled, RunFailed, RunHeld, RunStuck, StepFailed
+from stepwell_runtime.errors import (
+    RunCancelled,
+    RunExpired,
+    RunFailed,
+    RunHeld,
+    RunStuck,
+    StepFailed,
+)
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.queues import Declarations
 from stepwell_runtime.schedules.service import Schedules
@@ -55,15 +62,15 @@ class Engine:
         kwargs: dict[str, Any],
         options: CallOptions,
     ) -> Started:
-        """Start a run, or find the same one.
+        """Start a run, or find the same one, or that which has its unique key.
 
-        Raises IdConflict, SerializationError, StoreUnavailable.
+        Raises IdConflict, RunNotFound, QueueFull, SerializationError, StoreUnavailable.
         """
         row = self.launcher.new_run(definition, args, kwargs, options)
         declared = options.declared or definition.declared
         if declared is not None:
             await self.declarations.say(declared)
-        if row.due is None:
+        if row.due is None and row.terms is None:
             for worker in self._workers:
                 session = worker.reserve(definition.identity, row.queue)
                 if session is not None:
@@ -93,7 +100,10 @@ class Engine:
         return waiter
 
     async def start_many(self, rows: list[NewRun]) -> list[Started]:
-        """Start all or none, in one transaction; the rows are the launcher's."""
+        """Start all or none, in one transaction; the rows are the launcher's.
+
+        Raises IdConflict, RunNotFound, QueueFull, StoreUnavailable.
+        """
         return await self.store.do(StartMany(rows))
 
     # --- talking to a run ---
@@ -148,6 +158,8 @@ class Engine:
             return RunHeld(id, str(self.codec.decode_error(value)))
         if status is Status.FAILED:
             return self._failure(id, value)
+        if status is Status.EXPIRED:
+            return RunExpired(id)
         reason = self.codec.to_json(value) if value else ""
         return RunCancelled(id, reason if isinstance(reason, str) else "")
 

@@ -112,6 +112,25 @@ class RunCancelled(StepwellError):
         self.run_id, self.reason = run_id, reason
 
 
+class RunExpired(StepwellError):
+    """The awaited run was not started by the time given as its `expires`, so it never runs."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} expired: it was not started in time, and never runs")
+        self.run_id = run_id
+
+
+class DependencyFailed(StepwellError):
+    """A run that this one was to start after did not end well; `run_id` is that one's."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id!r}, after which this one was to start, did not complete: look at that "
+            'one; after_failed="start" starts a run however the others end'
+        )
+        self.run_id = run_id
+
+
 class RunHeld(StepwellError):
     """The awaited run failed and is held before its rollback, so that an operator may decide."""
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from stepwell_queue.clock import Clock, Ids
-from stepwell_queue.contract import NewRun
+from stepwell_queue.contract import Hold, NewRun, Terms
+from stepwell_queue.errors import RequestRefused
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import DEFAULT_OPTIONS, CallOptions, Definition
+from stepwell_runtime.errors import DependencyFailed
 from stepwell_runtime.policy import store_options
 
 Arguments = tuple[list[bytes], dict[str, bytes]]
 """Each value encoded on its own: by position, and by name."""
 
 LONGEST_ID = 200
+LONGEST_KEY = 255
 _DERIVED = re.compile(r"/~?[\d.]+(#\d+)?\Z")
 _RETRIED = re.compile(r"#\d+\Z")
 pack_arguments: Callable[[Arguments], bytes] = msgspec.msgpack.Encoder().encode
@@ -172,7 +176,26 @@ class Launcher:
             # ever compared.
             id, digest = checked_id(options.id), self._digest(definition, args, kwargs)
         encoded = encode_arguments(self._codec, definition, args, kwargs)
-        return self.row(definition, encoded, options, id, ids.nonce(), digest)
+        key = options.key
+        if key is None and definition.key is not None:
+            key = key_of(definition, args, kwargs)
+        return self._row(definition, encoded, options, id, ids.nonce(), digest, key)
+
+    def child_row(
+        self, definition: Definition, args: Arguments, options: CallOptions, id: str, nonce: int
+    ) -> NewRun:
+        """Return the row for a child, whose arguments are encoded. Raises RequestRefused."""
+        if options.unique or options.after:
+            name = "unique=" if options.unique else "after="
+            raise RequestRefused(
+                f"{name} is for runs of their own, and {definition.name}(…) is a child, whose end "
+                "its workflow waits for: take it away, or enqueue it in a step with current_app()"
+            )
+        key = options.key
+        if key is None and definition.key is not None:
+            values, named = decode_each(self._codec, definition, args, trusted=True)
+            key = key_of(definition, tuple(values), named)
+        return self._row(definition, pack_arguments(args), options, id, nonce, b"", key)
 
     def _digest(
         self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -182,19 +205,19 @@ class Launcher:
             signature = self._signatures[definition] = signature_hash(definition)
         return signature + self._codec.digest(_named(definition, args, kwargs))
 
-    def row(
+    def _row(
         self,
         definition: Definition,
         args: bytes,
         options: CallOptions,
         id: str,
         nonce: int,
-        digest: bytes = b"",
+        digest: bytes,
+        key: str | None,
     ) -> NewRun:
-        """Return the row for a run whose arguments are encoded already."""
         now = self._clock.now()
         kind, name, version, queue, deadline = definition.heading
-        if options is DEFAULT_OPTIONS:
+        if options is DEFAULT_OPTIONS and not definition.on_terms:
             until = None if deadline is None else now + deadline
             return NewRun(id, kind, name, version, queue, args, digest, nonce, now, deadline=until)
         if options.deadline is not None:
@@ -209,8 +232,57 @@ class Launcher:
             digest,
             nonce,
             now,
-            options.priority or 0,
+            definition.priority if options.priority is None else options.priority,
             options.at if options.delay is None else now + options.delay,
             None if deadline is None else now + deadline,
             store_options(options),
+            self._terms(definition, options, key, now),
         )
+
+    def _terms(
+        self, definition: Definition, options: CallOptions, key: str | None, now: float
+    ) -> Terms | None:
+        limit = definition.expires if options.expires is None else options.expires
+        expires: float | None = None
+        if isinstance(limit, datetime):
+            expires = limit.timestamp()
+        elif limit is not None:
+            expires = now + limit
+        if not (key or options.unique or options.after) and expires is None:
+            return None
+        hold = Hold.UNENDED if options.unique_while != "pending" else Hold.PENDING
+        until = None
+        if options.unique_for is not None:
+            hold, until = Hold.UNTIL, now + options.unique_for
+        after, anyhow = options.after or (), options.after_failed == "start"
+        return Terms(
+            key or "",
+            expires,
+            options.unique or "",
+            int(hold),
+            until,
+            bool(options.replace),
+            after,
+            anyhow,
+            () if anyhow else [self._failure(definition, id) for id in after],
+        )
+
+    def _failure(self, definition: Definition, id: str) -> bytes:
+        """What a run fails with when that which it waits for does not end well."""
+        where = f"a run of {definition.word} {definition.name!r}"
+        return self._codec.encode_error(DependencyFailed(id), where)
+
+
+def key_of(definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return the key that a definition makes of arguments. Raises TypeError, ValueError."""
+    made = definition.key
+    assert made is not None
+    key: object = made(*args, **kwargs)
+    where = f"key= of {definition.word} {definition.name!r} ({definition.place})"
+    if not isinstance(key, str):
+        raise TypeError(f"{where} must return a str, not {key!r}")
+    if not key or len(key) > LONGEST_KEY or not key.isprintable():
+        raise ValueError(
+            f"{where} must return 1 to {LONGEST_KEY} printable characters, not {key[:300]!r}"
+        )
+    return key

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -27,11 +26,11 @@ from stepwell._app.settings import (
     module_names,
     refuse_place,
 )
+from stepwell._app.starts import StartMethods, refused
 from stepwell._app.worker import Queues, Worker, worker_options
 from stepwell._arguments import described
-from stepwell._calls import Call, TaskCall, WorkflowCall, is_call
+from stepwell._calls import TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
-from stepwell._queues import Queue
 from stepwell_queue.clock import Clock, Ids, RandomIds, SystemClock
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
@@ -42,16 +41,13 @@ from stepwell_runtime.middleware import Middleware
 
 if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
-    from stepwell_queue.contract import Identity, NewRun
+    from stepwell_queue.contract import Identity
     from stepwell_runtime.engine import Engine
-    from stepwell_runtime.queues import DeclaredQueue
 
 R = TypeVar("R")
-C = TypeVar("C", bound=Call[Any])
-_AS_IT_IS = (None,) * 5
 
 
-class Stepwell(Operations, ScheduleMethods, DeadLetterMethods, ReportMethods):
+class Stepwell(StartMethods, Operations, ScheduleMethods, DeadLetterMethods, ReportMethods):
     """Durable workflows and tasks in one store.
 
     `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".
@@ -179,87 +175,6 @@ class Stepwell(Operations, ScheduleMethods, DeadLetterMethods, ReportMethods):
             raise StepwellError(f"{self!r} is not open: use it inside `async with app:`")
         return BlockingCalls(self, self._loop)
 
-    async def start(
-        self,
-        call: WorkflowCall[R],
-        /,
-        *,
-        id: str | None = None,
-        delay: Seconds | None = None,
-        at: datetime | None = None,
-    ) -> Run[R]:
-        """Start a workflow; returns once that is durable.
-
-        `id`: None = a new one; an existing one with equal arguments is found again (`created` is
-        False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
-        """
-        chosen = workflow_call(call, "start")
-        if id is not None or delay is not None or at is not None:
-            chosen = chosen.with_options(id=id, delay=delay, at=at)
-        definition: Definition = chosen.definition
-        started = await self.engine.start(definition, chosen.args, chosen.kwargs, chosen.options)
-        return Run(self, started.id, definition.result_type, started.created)
-
-    async def enqueue(
-        self,
-        call: TaskCall[R],
-        /,
-        *,
-        id: str | None = None,
-        delay: Seconds | None = None,
-        at: datetime | None = None,
-        queue: str | Queue | None = None,
-        priority: int | None = None,
-    ) -> Run[R]:
-        """Enqueue a task; returns once that is durable.
-
-        `id`: None = a new one; an existing one with equal arguments is found again (`created` is
-        False), else IdConflict. `delay` in seconds or `at`, an aware datetime: not before.
-        A higher `priority` goes first; None = 0.
-        """
-        chosen = task_call(call, "enqueue")
-        if (id, delay, at, queue, priority) != _AS_IT_IS:
-            chosen = chosen.with_options(id=id, delay=delay, at=at, queue=queue, priority=priority)
-        definition: Definition = chosen.definition
-        started = await self.engine.start(definition, chosen.args, chosen.kwargs, chosen.options)
-        return Run(self, started.id, definition.result_type, started.created)
-
-    async def start_many(self, calls: Iterable[WorkflowCall[R]], /) -> list[Run[R]]:
-        """Start workflows in one transaction, all or none; ids by `call.with_options(id=…)`."""
-        return await self._start_many(calls, workflow_call, "start_many")
-
-    async def enqueue_many(self, calls: Iterable[TaskCall[R]], /) -> list[Run[R]]:
-        """Enqueue tasks in one transaction, all or none; ids by `call.with_options(id=…)`."""
-        return await self._start_many(calls, task_call, "enqueue_many")
-
-    async def _start_many(
-        self, calls: Iterable[C], checked: Callable[[C, str], C], method: str
-    ) -> list[Run[Any]]:
-        try:
-            engine = self.engine
-        except StepwellError:
-            for call in calls:  # so that they do not warn in addition
-                checked(call, method)
-            raise
-        rows: list[NewRun] = []
-        declared: dict[str, DeclaredQueue] = {}
-        result_types: list[Any] = []
-        # One by one: what a generator yields needs not be kept, as there may be many.
-        for call in calls:
-            checked(call, method)
-            definition: Definition = call.definition
-            rows.append(engine.launcher.new_run(definition, call.args, call.kwargs, call.options))
-            result_types.append(definition.result_type)
-            if (queue := call.options.declared or definition.declared) is not None:
-                declared[queue.name] = queue
-        for queue in declared.values():
-            await engine.declarations.say(queue)
-        started = await engine.start_many(rows)
-        return [
-            Run(self, one.id, result_type, one.created)
-            for result_type, one in zip(result_types, started, strict=True)
-        ]
-
     async def run(
         self,
         call: WorkflowCall[R] | TaskCall[R],
@@ -345,26 +260,6 @@ class Stepwell(Operations, ScheduleMethods, DeadLetterMethods, ReportMethods):
         return Run(self, id, result_type)
 
 
-def workflow_call(call: WorkflowCall[R], method: str) -> WorkflowCall[R]:
-    given: Any = call
-    if isinstance(given, WorkflowCall):
-        return call.hand_on()
-    if isinstance(given, TaskCall):
-        other = method.replace("start", "enqueue")
-        raise TypeError(f"{method}() takes workflow calls; for a task use {other}()")
-    raise TypeError(f"{method}() takes a workflow call, not {refused(given)}")
-
-
-def task_call(call: TaskCall[R], method: str) -> TaskCall[R]:
-    given: Any = call
-    if isinstance(given, TaskCall):
-        return call.hand_on()
-    if isinstance(given, WorkflowCall):
-        other = method.replace("enqueue", "start")
-        raise TypeError(f"{method}() takes task calls; for a workflow use {other}()")
-    raise TypeError(f"{method}() takes a task call, not {refused(given)}")
-
-
 def workflow_or_task_call(
     call: WorkflowCall[R] | TaskCall[R], method: str
 ) -> WorkflowCall[R] | TaskCall[R]:
@@ -372,10 +267,3 @@ def workflow_or_task_call(
     if not isinstance(given, (WorkflowCall, TaskCall)):
         raise TypeError(f"{method}() takes a workflow or task call, not {refused(given)}")
     return call
-
-
-def refused(value: Any) -> str:
-    if is_call(value):
-        name = value.definition.name
-        return f"the step call {name}(…): a step runs in a workflow; make it a task to enqueue it"
-    return described(value)

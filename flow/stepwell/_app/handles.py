@@ -18,14 +18,26 @@ T = TypeVar("T")
 
 
 class Run(Generic[R]):
-    """A run in a store. `created` is False when a start found it there already."""
+    """A run in a store.
 
-    __slots__ = ("_app", "created", "id", "result_type")
+    `created` is False when a start found it there already: then `found` is the status that it had,
+    else None.
+    """
 
-    def __init__(self, app: Stepwell, id: str, result_type: Any, created: bool = False) -> None:
+    __slots__ = ("_app", "created", "found", "id", "result_type")
+
+    def __init__(
+        self,
+        app: Stepwell,
+        id: str,
+        result_type: Any,
+        created: bool = False,
+        found: RunStatus | None = None,
+    ) -> None:
         self._app, self.result_type = app, result_type
         self.id = id
         self.created = created
+        self.found = found
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"

@@ -150,7 +150,7 @@ class ScheduleMethods:
         """
         given: Any = call
         if not isinstance(given, (TaskCall, WorkflowCall)):
-            from stepwell._app.app import refused
+            from stepwell._app.starts import refused
 
             raise TypeError(f"schedule() takes a task or workflow call, not {refused(given)}")
         call.hand_on()

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar, overload
 
+from typing_extensions import Unpack
+
 from stepwell._app.app import Stepwell
+from stepwell._app.bulk import Bulk, Sink
 from stepwell._app.queues import QueueInfo
+from stepwell._app.starts import WhenFull, sink_of, task_call, workflow_call
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._blocking.dead_letters import BlockingDeadLetters, BlockingReports
 from stepwell._blocking.handles import BlockingRun
 from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedules
 from stepwell._blocking.waiting import Work, wait_for
-from stepwell._calls import TaskCall, WorkflowCall
+from stepwell._calls import Call, TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
 from stepwell._queues import Queue
 from stepwell._signals import Signal
+from stepwell._terms import StartOptions
 from stepwell_queue.contract import Finding, WorkerInfo
 from stepwell_runtime.definitions import Seconds
 
 R = TypeVar("R")
 T = TypeVar("T")
+_AT_ONCE = 100
 
 
 class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports):
@@ -41,12 +49,14 @@ class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports):
         call: WorkflowCall[R],
         /,
         *,
-        id: str | None = None,
-        delay: Seconds | None = None,
-        at: datetime | None = None,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+        **options: Unpack[StartOptions],
     ) -> BlockingRun[R]:
         """Start a workflow; see Stepwell.start."""
-        run = self.do(lambda app: app.start(call, id=id, delay=delay, at=at))
+        run = self.do(
+            lambda app: app.start(call, when_full=when_full, wait_timeout=wait_timeout, **options)
+        )
         return BlockingRun(self, run)
 
     def enqueue(
@@ -54,27 +64,115 @@ class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports):
         call: TaskCall[R],
         /,
         *,
-        id: str | None = None,
-        delay: Seconds | None = None,
-        at: datetime | None = None,
-        queue: str | Queue | None = None,
-        priority: int | None = None,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+        **options: Unpack[StartOptions],
     ) -> BlockingRun[R]:
         """Enqueue a task; see Stepwell.enqueue."""
         run = self.do(
-            lambda app: app.enqueue(call, id=id, delay=delay, at=at, queue=queue, priority=priority)
+            lambda app: app.enqueue(call, when_full=when_full, wait_timeout=wait_timeout, **options)
         )
         return BlockingRun(self, run)
 
-    def start_many(self, calls: Iterable[WorkflowCall[R]], /) -> list[BlockingRun[R]]:
-        """Start workflows in one transaction, all or none."""
+    @overload
+    def start_many(
+        self,
+        calls: Iterable[WorkflowCall[R]],
+        /,
+        *,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+    ) -> list[BlockingRun[R]]: ...
+    @overload
+    def start_many(
+        self,
+        calls: Iterable[WorkflowCall[Any]],
+        /,
+        *,
+        id: str,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+    ) -> Bulk: ...
+    def start_many(
+        self,
+        calls: Iterable[WorkflowCall[Any]],
+        /,
+        *,
+        id: str | None = None,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+    ) -> list[BlockingRun[Any]] | Bulk:
+        """Start workflows in one transaction, or in chunks; see Stepwell.start_many."""
+        if id is not None:
+            checked = partial(workflow_call, method="start_many")
+            return self._pour(map(checked, calls), id, when_full, wait_timeout)
         given = list(calls)
-        return [BlockingRun(self, run) for run in self.do(lambda app: app.start_many(given))]
+        runs = self.do(
+            lambda app: app.start_many(given, when_full=when_full, wait_timeout=wait_timeout)
+        )
+        return [BlockingRun(self, run) for run in runs]
 
-    def enqueue_many(self, calls: Iterable[TaskCall[R]], /) -> list[BlockingRun[R]]:
-        """Enqueue tasks in one transaction, all or none."""
+    @overload
+    def enqueue_many(
+        self,
+        calls: Iterable[TaskCall[R]],
+        /,
+        *,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+    ) -> list[BlockingRun[R]]: ...
+    @overload
+    def enqueue_many(
+        self,
+        calls: Iterable[TaskCall[Any]],
+        /,
+        *,
+        id: str,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+    ) -> Bulk: ...
+    def enqueue_many(
+        self,
+        calls: Iterable[TaskCall[Any]],
+        /,
+        *,
+        id: str | None = None,
+        when_full: WhenFull = "raise",
+        wait_timeout: Seconds | None = None,
+    ) -> list[BlockingRun[Any]] | Bulk:
+        """Enqueue tasks in one transaction, or in chunks; see Stepwell.enqueue_many.
+
+        With an `id` they are taken in the calling thread.
+        """
+        if id is not None:
+            checked = partial(task_call, method="enqueue_many")
+            return self._pour(map(checked, calls), id, when_full, wait_timeout)
         given = list(calls)
-        return [BlockingRun(self, run) for run in self.do(lambda app: app.enqueue_many(given))]
+        runs = self.do(
+            lambda app: app.enqueue_many(given, when_full=when_full, wait_timeout=wait_timeout)
+        )
+        return [BlockingRun(self, run) for run in runs]
+
+    def _pour(
+        self,
+        calls: Iterator[Call[Any]],
+        id: str,
+        when_full: WhenFull,
+        wait_timeout: Seconds | None,
+    ) -> Bulk:
+        """Take calls here, and a few at a time to the loop."""
+
+        async def begin(app: Stepwell) -> Sink:
+            return sink_of(app.engine, id, when_full, wait_timeout)
+
+        async def add(app: Stepwell) -> None:
+            for call in some:
+                await sink.add(call)
+
+        sink = self.do(begin)
+        while some := list(islice(calls, _AT_ONCE)):
+            self.do(add)
+        return self.do(lambda app: sink.finish())
 
     def run(
         self,

@@ -19,14 +19,19 @@ T = TypeVar("T")
 
 
 class BlockingRun(Generic[R]):
-    """A run in a store, with methods that block. `created` is False when a start found it there."""
+    """A run in a store, with methods that block.
 
-    __slots__ = ("_calls", "_run", "created", "id")
+    `created` is False when a start found it there already: then `found` is the status that it had,
+    else None.
+    """
+
+    __slots__ = ("_calls", "_run", "created", "found", "id")
 
     def __init__(self, calls: BlockingCalls, run: Run[R]) -> None:
         self._calls, self._run = calls, run
         self.id = run.id
         self.created = run.created
+        self.found = run.found
 
     def __repr__(self) -> str:
         return f"BlockingRun({self.id!r})"

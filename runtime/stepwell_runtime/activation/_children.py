@@ -9,7 +9,7 @@ from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED, AnyWork
 from stepwell_runtime.codec import PayloadTooLarge
 from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp
-from stepwell_runtime.launch import child_id, derived_nonce, pack_arguments
+from stepwell_runtime.launch import child_id, derived_nonce
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -40,7 +40,11 @@ class Children:
             self._append(work, RecordKind.CHILD_CANCELLED, b"")
             return
         assert isinstance(op, CallOp)
-        row = self._row(op)
+        try:
+            row = self._row(op)
+        except Exception as refused:  # noqa: BLE001 - its key is made by a function of the user's
+            self._fail(work, refused)
+            return
         if len(row.args) > LARGEST_ARGUMENTS:
             where, size = op.definition.its_arguments, len(row.args)
             self._fail(work, PayloadTooLarge(where, "all together", size, LARGEST_ARGUMENTS))
@@ -67,12 +71,8 @@ class Children:
         assert execution is not None
         attempt = 1 if op.kind == "start" else execution.facts.attempt + execution.resumed
         id = op.options.id or child_id(activation.id, op.path, attempt)
-        return worker.launcher.row(
-            op.definition,
-            pack_arguments(op.args),
-            op.options,
-            id,
-            derived_nonce(activation.seed, op.path),
+        return worker.launcher.child_row(
+            op.definition, op.args, op.options, id, derived_nonce(activation.seed, op.path)
         )
 
     def submit(self) -> None:

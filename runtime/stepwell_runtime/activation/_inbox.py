@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 from stepwell_queue.contract import InboxKind, InboxRow, Phase, Record, RecordKind, Status
 from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED
+from stepwell_runtime.errors import RunExpired
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
 
 _SIGNAL, _RETRY = int(InboxKind.SIGNAL), int(InboxKind.RETRY)
 _RESUME_ROLLBACK = int(InboxKind.RESUME_ROLLBACK)
-_CHILD_RECORD = {Status.COMPLETED: RecordKind.CHILD_OK, Status.FAILED: RecordKind.CHILD_FAILED}
+_CHILD_RECORD = {
+    Status.COMPLETED: RecordKind.CHILD_OK,
+    Status.FAILED: RecordKind.CHILD_FAILED,
+    Status.EXPIRED: RecordKind.CHILD_FAILED,
+}
 
 
 class Inbox:
@@ -62,12 +67,16 @@ class Inbox:
             return record(RecordKind.CANCEL, "", "cancel", row.value)
         if kind == InboxKind.CHILD_ENDED:
             word = _CHILD_RECORD.get(Status(row.status), RecordKind.CHILD_CANCELLED)
+            value = row.value
+            if row.status == Status.EXPIRED:  # to the code that waits it is a failure
+                error = RunExpired(row.name)
+                value = activation.worker.codec.encode_error(error, f"run {activation.id!r}")
             work = activation.works.get(row.path)
             if work is None or work.child_id != row.name:
                 # Detached, or nobody waits for it any more: at its path another one may run since.
-                return record(word, "", row.name, row.value)
+                return record(word, "", row.name, value)
             work.stage = RECORDED
-            return record(word, row.path, work.op.name, row.value)
+            return record(word, row.path, work.op.name, value)
         if kind == InboxKind.ROLL_BACK:
             activation.never_hold = True
             return record(RecordKind.ROLL_BACK, "", row.name, row.value)
