@@ -125,9 +125,9 @@ async def test_a_workflow_shows_what_its_steps_with_a_queue_report(bench: Bench)
 
 
 async def test_nobody_reports_nothing(bench: Bench) -> None:
-    for query in (ReadLog("nobody"), ReadProgress("nobody")):
+    for read in (log, progress):
         with pytest.raises(RunNotFound):
-            await bench.store.read(query)
+            await read(bench, "nobody")
     await bench.start("run")
     assert (await progress(bench), await log(bench)) == (None, [])
 

@@ -12,13 +12,21 @@ from stepwell._app.app import Stepwell
 from stepwell._app.views import STATUSES, RunInfo
 from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
-from stepwell.cli._options import JsonOption, MomentOption, RunArgument, StoreOption, seconds_of
+from stepwell.cli._options import (
+    FullOption,
+    JsonOption,
+    MomentOption,
+    RunArgument,
+    StoreOption,
+    seconds_of,
+)
 from stepwell.cli._refusal import FOUND
 from stepwell.cli._shapes import (
     RESTING,
     Shape,
     finding_shape,
     history_shape,
+    progress_shape,
     run_shape,
     worker_shape,
 )
@@ -123,9 +131,7 @@ def remark(run: RunInfo) -> str:
 def show(
     id: RunArgument,
     store: StoreOption,
-    full: Annotated[
-        bool, typer.Option("--full", help="Do not shorten values, and show tracebacks.")
-    ] = False,
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run and its journal.
@@ -134,17 +140,25 @@ def show(
     """
 
     async def work(app: Stepwell) -> Shape:
-        # Not app.history(): it builds the values, for which it imports the user's classes.
-        found = await app.engine.store.history(id)
-        if found is None:
-            raise RunNotFound(id)
-        return history_shape(found, app.codec)
+        return await run_shape_of(app, id)
 
-    shape = in_store(store, work)
+    tell_or_print(in_store(store, work), full, as_json)
+
+
+async def run_shape_of(app: Stepwell, id: str) -> Shape:
+    """Return everything that is known of a run."""
+    # Not app.history(): it builds the values, for which it imports the user's classes.
+    found = await app.engine.store.history(id)
+    if found is None:
+        raise RunNotFound(id)
+    return {**history_shape(found, app.codec), "progress": progress_shape(await app.progress(id))}
+
+
+def tell_or_print(run: Shape, full: bool, as_json: bool) -> None:
     if as_json:
-        out.document(shape)
+        out.document(run)
     else:
-        tell(shape, full)
+        tell(run, full)
 
 
 def workers(store: StoreOption, as_json: JsonOption = False) -> None:
@@ -194,9 +208,7 @@ def prune(
     keep: Annotated[
         int | None, typer.Option(min=0, help="All but so many of the newest ended runs.")
     ] = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Only what was started in this queue.")
-    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Only what was started in this queue.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete ended runs.

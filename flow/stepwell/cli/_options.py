@@ -89,6 +89,9 @@ ActorOption = Annotated[
     str | None,
     typer.Option("--actor", help="Who asks, for the audit.", show_default="the login name"),
 ]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Do not shorten values, and show tracebacks.")
+]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for people.")]
 LogLevelOption = Annotated[
     str,

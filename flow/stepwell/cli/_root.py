@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli import _look, _ping, _queues, _schedules, _server, _start, _steer, _worker
+from stepwell.cli import (
+    _dead_letters,
+    _look,
+    _ping,
+    _queues,
+    _reports,
+    _schedules,
+    _server,
+    _start,
+    _steer,
+    _worker,
+)
 from stepwell.cli._logs import log_to_stderr
 
 app = typer.Typer(
@@ -23,7 +34,9 @@ app = typer.Typer(
 _worker.add_to(app)
 _start.add_to(app)
 _look.add_to(app)
+_reports.add_to(app)
 _steer.add_to(app)
+_dead_letters.add_to(app)
 _queues.add_to(app)
 _schedules.add_to(app)
 _server.add_to(app)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from stepwell._app.reports import Progress
 from stepwell._app.views import RECORD_KINDS, RunInfo, moment, run_info, voided_by
 from stepwell_queue import contract
 from stepwell_queue.contract import InboxKind, RecordKind, Status
@@ -46,7 +47,9 @@ def worker_shape(worker: contract.WorkerInfo) -> Shape:
         "queues": list(worker.queues),
         "serves": list(worker.names),
         "alive": worker.alive,
+        "state": worker.state,
         "held": worker.held,
+        "holding": dict(worker.holding),
     }
 
 
@@ -69,6 +72,7 @@ def history_shape(found: contract.History, codec: Codec) -> Shape:
         "arguments": arguments_shape(run.args, codec),
         "result": codec.to_json(run.value) if run.status == Status.COMPLETED else None,
         "failure": None if run.status == Status.COMPLETED else failure_in(run.value, codec),
+        "failures": [failed_attempt_shape(one, codec) for one in found.failures],
         "journal": [record_shape(record, codec, record.seq in voided) for record in found.journal],
         "open": [open_shape(op, codec) for op in found.open_ops],
         "unread": [unread_shape(row, codec) for row in found.inbox],
@@ -81,6 +85,24 @@ def history_shape(found: contract.History, codec: Codec) -> Shape:
             for row in found.audit
         ],
     }
+
+
+def failed_attempt_shape(one: contract.FailedAttempt, codec: Codec) -> Shape:
+    return {
+        "path": one.path,
+        "number": one.number,
+        "started_at": iso_of(one.started),
+        "ended_at": iso_of(one.ended),
+        "worker": one.worker,
+        "crashed": one.crashed,
+        "failure": failure_in(one.error, codec),
+    }
+
+
+def progress_shape(progress: Progress | None) -> Shape | None:
+    if progress is None:
+        return None
+    return {"fraction": progress.fraction, "note": progress.note, "at": iso(progress.at)}
 
 
 def arguments_shape(data: bytes, codec: Codec) -> Shape:

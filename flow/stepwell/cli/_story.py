@@ -23,9 +23,22 @@ _WORDS = {
 def tell(run: Shape, full: bool) -> None:
     out.put(facts(run, full))
     longest = None if full else out.SHORT
+    tell_failures(run["failures"], longest)
     tell_journal(run["journal"], longest)
     tell_rest(run, longest)
-    if run["failure"] is not None and full:
+    if full:
+        tell_tracebacks(run)
+
+
+def tell_tracebacks(run: Shape) -> None:
+    for one in run["failures"]:
+        if one["failure"] is not None and one["failure"] != run["failure"]:
+            what = f"Step at {one['path']}, attempt" if one["path"] else "Attempt"
+            out.put(
+                Text("\n".join(["", f"{what} {one['number']}:", *traceback_lines(one["failure"])]))
+            )
+    if run["failure"] is not None:
+        out.put("")
         out.put(Text("\n".join(traceback_lines(run["failure"]))))
 
 
@@ -52,12 +65,20 @@ def facts(run: Shape, full: bool) -> Table:
         ("deadline", when(run["deadline_at"])),
         ("failures", str(run["attempts"] or "")),
         ("crashes", str(run["crashes"] or "")),
+        ("progress", progress(run["progress"])),
         ("held by", "" if run["worker"] is None else f"worker {run['worker']}"),
     ):
         if value:
             text = value if isinstance(value, Text) else Text(out.one_line(value, longest))
             grid.add_row(label, text)
     return grid
+
+
+def progress(shape: Shape | None) -> str:
+    if shape is None:
+        return ""
+    note = f", {shape['note']}" if shape["note"] else ""
+    return f"{shape['fraction']:.0%}{note} (at {when(shape['at'])})"
 
 
 def standing(run: Shape) -> Text:
@@ -73,6 +94,29 @@ def arguments(given: Shape, longest: int | None) -> str:
     parts = [out.compact(value, longest) for value in given["positional"]]
     parts += [f"{name}={out.compact(value, longest)}" for name, value in given["named"].items()]
     return ", ".join(parts)
+
+
+def tell_failures(failures: list[Shape], longest: int | None) -> None:
+    rows = [
+        (
+            str(one["number"]),
+            one["path"],
+            when(one["started_at"]),
+            took(one["started_at"], one["ended_at"]),
+            one["worker"],
+            why(one, longest),
+        )
+        for one in failures
+    ]
+    show("Failed attempts", ("attempt", "path", "at", "took", "worker", "error"), rows)
+
+
+def why(one: Shape, longest: int | None) -> str:
+    if one["crashed"]:
+        return "its worker died"
+    if one["failure"] is None:
+        return "too large to be kept"
+    return out.one_line(failure_line(one["failure"]), longest)
 
 
 def tell_journal(journal: list[Shape], longest: int | None) -> None:
