@@ -252,6 +252,24 @@ async def test_a_tick_is_skipped_while_the_run_before_has_not_ended(bench: Bench
     assert await store.do(tick(bench, FIRST + 2 * MINUTE)) is not None
 
 
+async def test_a_queued_tick_waits_for_the_run_before_and_only_one_does(bench: Bench) -> None:
+    store = bench.store
+    await store.do(put(overlap=Overlap.QUEUE))
+    session = await bench.session()
+    first = await store.do(tick(bench))
+    (held,) = (await store.do(Claim(session.worker, 10, {}))).runs
+    assert held.id == first
+    second = await store.do(tick(bench, FIRST + MINUTE))
+    assert second is not None
+    assert await bench.status(second) == "scheduled"
+    assert (await store.do(Claim(session.worker, 10, {}))).runs == []
+    assert await store.do(tick(bench, FIRST + 2 * MINUTE)) is None
+    assert (await history(store))[0].why == f"run {second} was waiting already"
+    await store.do(Finish(held.run, held.fence, Status.FAILED, b"", 1.0, clean=True))
+    (claimed,) = (await store.do(Claim(session.worker, 10, {}))).runs
+    assert claimed.id == second
+
+
 async def test_ticks_may_overlap_where_that_is_allowed(bench: Bench) -> None:
     await bench.store.do(put(overlap=Overlap.ALLOW))
     for number in range(3):
