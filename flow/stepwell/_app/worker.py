@@ -76,7 +76,7 @@ def worker_options(
     names, declared = names_of(queues)
     limits = dict(zip(names, queues.values(), strict=True)) if isinstance(queues, Mapping) else {}
     for queue, most in limits.items():
-        check.whole(most, f"queues={{{queue!r}: …}}", 1, 100_000)
+        check.whole(most, f"the limit of {queue!r} in queues", 1, 100_000)
     check.whole(concurrency, "concurrency", 1, 100_000)
     check.whole(step_concurrency, "step_concurrency", 1, 100_000)
     check.whole(threads, "threads", 1, 10_000)

@@ -92,6 +92,10 @@ class Supervisor:
             if self._stopping.is_set():
                 self._note_end(child, code)
                 return
+            if code == 0 and child.serves:  # it has had its share, or somebody has stopped it
+                log.info("worker_replaced", worker=number, pid=child.process.pid)
+                deaths = 0
+                continue
             deaths = deaths + 1 if loop.time() - begun < SETTLED else 1
             if not child.serves and self._hopeless(code, deaths):
                 log.error("worker_cannot_start", worker=number, deaths=deaths, **how_it_ended(code))
@@ -155,11 +159,17 @@ class Supervisor:
         finally:
             listening.cancel()
             await asyncio.wait([listening])
+            if not child.serves:  # it may have begun, and ended, before this was looked at
+                with contextlib.suppress(OSError):
+                    self._note_ready(child, child.line.recv(1))
             self._children.remove(child)
             child.line.close()
 
     async def _listen(self, child: Child) -> None:
-        if not await asyncio.get_running_loop().sock_recv(child.line, 1):
+        self._note_ready(child, await asyncio.get_running_loop().sock_recv(child.line, 1))
+
+    def _note_ready(self, child: Child, said: bytes) -> None:
+        if not said:
             return
         child.serves = True
         self._first_serves.set()
