@@ -167,7 +167,12 @@ def missed_word(made_up: int) -> ScheduleMissed:
 
 
 def _refuse_options(options: CallOptions) -> None:
-    for name in ("id", "delay", "at"):
+    if isinstance(options.expires, datetime):
+        raise ValueError(
+            "the call has expires= as a moment, which would be the same for all runs of a "
+            "schedule: write the seconds in which each must have been started"
+        )
+    for name in ("id", "delay", "at", "after"):
         if getattr(options, name) is not None:
             raise ValueError(
                 f"the call has {name}=, which each run of a schedule has of its own: take it away"

@@ -334,11 +334,17 @@ async def test_an_id_that_cannot_be_is_refused(deploy: Deploy, id: Any) -> None:
             await app.schedule(id, often(), every=60)
 
 
-@pytest.mark.parametrize("option", ["id", "delay", "at"])
+@pytest.mark.parametrize("option", ["id", "delay", "at", "after"])
 def test_what_each_run_has_of_its_own_cannot_be_in_the_call(option: str) -> None:
-    values: dict[str, Any] = {"id": "x", "delay": 5, "at": NOON}
+    values: dict[str, Any] = {"id": "x", "delay": 5, "at": NOON, "after": ["x"]}
     call = task(name="often")(code("often"))().with_options(**{option: values[option]})
     with pytest.raises(DefinitionError, match=f"the call has {option}="):
+        schedule(every=60)(call)
+
+
+def test_a_call_that_expires_at_one_moment_is_refused() -> None:
+    call = task(name="often")(code("often"))().with_options(expires=NOON)
+    with pytest.raises(DefinitionError, match="write the seconds in which each must have been"):
         schedule(every=60)(call)
 
 

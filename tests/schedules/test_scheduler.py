@@ -341,20 +341,23 @@ async def test_jitter_delays_the_start_and_not_the_tick(app: Stepwell, clock: Ma
     assert len(set(delays)) == 4
 
 
-async def test_deadlines_count_from_the_start_of_each_run(
+async def test_deadlines_and_expiries_count_from_the_start_of_each_run(
     app: Stepwell, clock: ManualClock
 ) -> None:
-    call = note("x").with_options(deadline=90.0, priority=7)
-    made = await app.schedule("m", call, every=MINUTE)
+    options: dict[str, Any] = {"deadline": 90.0, "priority": 7, "expires": 45.0}
+    made = await app.schedule("m", note("x").with_options(**options), every=MINUTE)
     before = await made.info()
     clock.move(7.7)
-    await app.schedule("m", note("x").with_options(deadline=90.0, priority=7), every=MINUTE)
+    await app.schedule("m", note("x").with_options(**options), every=MINUTE)
     assert await made.info() == before
     clock.move(MINUTE)
     (run,) = await runs_of(app, made)
     info = await run.info()
     assert info.priority == 7
     assert info.deadline_at == datetime.fromtimestamp(clock.now() + 90.0, UTC)
+    clock.move(46.0)
+    await end_all(app)
+    assert await run.status() == "expired"
 
 
 # --- the scheduler itself ---
