@@ -62,7 +62,12 @@ def test_too_little_memory_is_refused_in_one_line(tmp_path: Path, options: tuple
 
 def test_a_queue_may_have_a_limit() -> None:
     assert queues_of(["mail=5", "default"]) == {"mail": 5, "default": None}
-    assert queues_of(["a=b", "=5", "x=", "x=y=3"]) == {"a=b": None, "=5": None, "x=": None, "x=y": 3}
+    assert queues_of(["a=b", "=5", "x=", "x=y=3"]) == {
+        "a=b": None,
+        "=5": None,
+        "x=": None,
+        "x=y": 3,
+    }
 
 
 def test_a_worker_serves_its_queues_within_their_limits(new_address: str) -> None:
