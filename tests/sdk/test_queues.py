@@ -441,6 +441,17 @@ async def test_runs_are_found_by_their_times(app: Stepwell) -> None:
             await ids(created_after=datetime(2030, 1, 1))  # noqa: DTZ001 - refused
 
 
+async def test_runs_are_found_by_their_key(app: Stepwell) -> None:
+    async with app:
+        keyed = [await app.enqueue(note(text), key="tenant") for text in ("a", "b")]
+        await app.enqueue(note("c"), key="other")
+        plain = await app.enqueue(note("d"))
+        assert [run.id for run in await app.runs(key="tenant")] == [keyed[1].id, keyed[0].id]
+        page = await app.runs(key="tenant", limit=1, after=keyed[1].id)
+        assert [(run.id, run.key) for run in page] == [(keyed[0].id, "tenant")]
+        assert (await plain.info()).key is None
+
+
 # --- retention ---
 
 
