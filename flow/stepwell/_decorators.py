@@ -18,6 +18,7 @@ from stepwell._decorated import (
     WorkflowDecorator,
 )
 from stepwell._definitions import (
+    KeyOf,
     checked,
     common_fields,
     executor_of,
@@ -126,7 +127,7 @@ def task(
     deadline: Seconds | None = None,
     expires: Seconds | None = None,
     priority: int = 0,
-    key: Callable[..., str] | None = None,
+    key: KeyOf | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
 ) -> BatchDecorator: ...
@@ -141,7 +142,7 @@ def task(
     deadline: Seconds | None = None,
     expires: Seconds | None = None,
     priority: int = 0,
-    key: Callable[..., str] | None = None,
+    key: KeyOf | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
 ) -> TaskDecorator: ...
@@ -157,7 +158,7 @@ def task(
     deadline: Seconds | None = None,
     expires: Seconds | None = None,
     priority: int = 0,
-    key: Callable[..., str] | None = None,
+    key: KeyOf | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
     batch: int | None = None,
@@ -209,7 +210,7 @@ def workflow(
     deadline: Seconds | None = None,
     expires: Seconds | None = None,
     priority: int = 0,
-    key: Callable[..., str] | None = None,
+    key: KeyOf | None = None,
     max_crashes: int = 3,
 ) -> WorkflowDecorator: ...
 def workflow(
@@ -223,7 +224,7 @@ def workflow(
     deadline: Seconds | None = None,
     expires: Seconds | None = None,
     priority: int = 0,
-    key: Callable[..., str] | None = None,
+    key: KeyOf | None = None,
     max_crashes: int = 3,
 ) -> Any:
     """Make an `async def` a workflow: deterministic code that resumes where it stopped.

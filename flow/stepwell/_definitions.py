@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, TypeAlias, get_origin
 
 from stepwell import _options as check
 from stepwell._queues import Queue, declared_of, name_of
@@ -15,6 +15,14 @@ from stepwell_runtime.errors import DefinitionError
 
 Fn = Callable[..., Any]
 Executor = Literal["thread", "process"]
+# Not `Callable[..., str]`: in pyright's strict mode that is no context for a lambda.
+KeyOf: TypeAlias = (
+    Callable[[Any], str]
+    | Callable[[Any, Any], str]
+    | Callable[[Any, Any, Any], str]
+    | Callable[[Any, Any, Any, Any], str]
+)
+"""Makes a key of the arguments of a call."""
 
 
 def common_fields(
@@ -59,7 +67,7 @@ def terms_of(
     fn: Fn,
     expires: Seconds | None,
     priority: int,
-    key: Callable[..., str] | None,
+    key: KeyOf | None,
 ) -> dict[str, Any]:
     """Return the fields of what its runs have unless their calls say otherwise."""
     if key is not None and not callable(key):

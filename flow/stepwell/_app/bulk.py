@@ -45,7 +45,7 @@ class Sink:
     def __init__(
         self, engine: Engine, id: str, store: Callable[[list[NewRun]], Awaitable[list[Started]]]
     ) -> None:
-        checked_id(f"{id}:{_HIGHEST_PLACE}")
+        checked_id(f"{checked_id(id)}:{_HIGHEST_PLACE}")
         self._engine, self._id, self._store = engine, id, store
         self._total = self._created = self._bytes = 0
         self._rows: list[NewRun] = []
