@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Generator
@@ -15,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from stepwell_runtime.core.branch import awaiting
-from stepwell_runtime.definitions import Definition
+from stepwell_runtime.definitions import Definition, TaskDefinition
 from stepwell_runtime.errors import StepTimeout, TaskTimeout
 from stepwell_runtime.executors import Executors
 from stepwell_runtime.lag import STEP_TURN, clock, step_blocked
@@ -85,8 +86,9 @@ class Attempt(JobScope, eq=False):
 
     def _stop(self, why: str) -> None:
         if self._why is None:
-            self._why = why
-            if self._in_thread:
+            with self._executors.lock:
+                self._why, self._abandoned = why, self._in_thread
+            if self._abandoned:
                 self._abandon(why)
         if self._lane is not None:
             self._lane.cancel()
@@ -208,32 +210,46 @@ class Attempt(JobScope, eq=False):
     async def _execute(self) -> object:
         """Execute the function wherever it belongs."""
         definition = self._definition
+        value: Any = None
         try:
             if definition.is_async:
-                return await definition.fn(*self._args, **self._kwargs)
-            if definition.executor == "process":
-                return await self._executors.processes.run(self, definition.fn, self._start_timer)
-            value: Any = await anyio.to_thread.run_sync(
-                self._call, abandon_on_cancel=True, limiter=self._executors.threads
-            )
-            # A plain function may wrap an async one without saying so.
-            return await value if inspect.isawaitable(value) else value
+                value = await definition.fn(*self._args, **self._kwargs)
+            elif definition.executor == "process":
+                batch = isinstance(definition, TaskDefinition) and definition.batch is not None
+                value = await self._executors.processes.run(
+                    self, definition.fn, self._start_timer, batch=batch
+                )
+            else:
+                call = functools.partial(definition.fn, *self._args, **self._kwargs)
+                value = await anyio.to_thread.run_sync(
+                    self._in_a_thread,
+                    call,
+                    abandon_on_cancel=True,
+                    limiter=self._executors.threads,
+                )
+                # A plain function may wrap an async one without saying so.
+                value = await value if inspect.isawaitable(value) else value
         except asyncio.CancelledError:
-            if self._why == "timeout":  # middleware shall see what it was
-                raise self._too_long() from None
-            raise
+            if self._why != "timeout":
+                raise
+        if self._why == "timeout":  # middleware shall see what it was
+            raise self._too_long()
+        return value
 
-    def _call(self) -> Any:
-        """Call the function; this is what runs in a thread."""
-        self._in_thread = True
-        fn, args, kwargs = self._definition.fn, self._args, self._kwargs
+    def _in_a_thread(self, call: Callable[[], Any]) -> Any:
+        executors = self._executors
+        with executors.lock:
+            if self._why is not None:  # nobody waits for it any more
+                return None
+            self._in_thread = True
         if self._timeout is not None:
             # The timeout is for what the function does, not for its wait for a thread.
             self._tell(self._start_timer)
         try:
-            return fn(*args, **kwargs)
+            return call()
         finally:
-            self._in_thread = False
+            with executors.lock:
+                self._in_thread = False
             if self._abandoned:
                 self._tell(self._late)
 

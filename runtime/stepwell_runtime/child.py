@@ -16,12 +16,12 @@ import sys
 import threading
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import msgspec
 
 from stepwell_queue.errors import StepwellError
-from stepwell_runtime.codec import Codec
+from stepwell_runtime.codec import Codec, SerializationError
 from stepwell_runtime.scope import JobScope, current
 
 _MAIN = "__mp_main__"  # as the children of multiprocessing call it
@@ -35,6 +35,7 @@ class Request(msgspec.Struct, array_like=True):
     qualname: str
     script: str | None  # the file of `__main__`, if that is where it is and no module
     arguments: bytes
+    items: list[bytes] | None  # of a batch: what its function gets as a list, instead of arguments
     most: int  # bytes of one encoded value
     kind: Literal["task", "step"]
     name: str
@@ -64,10 +65,14 @@ class Line(msgspec.Struct, array_like=True, tag=3):
 
 
 class Answer(msgspec.Struct, array_like=True, tag=4):
-    """What became of a request: an encoded result or exception. The last that is said of it."""
+    """What became of a request: an encoded result or exception. The last that is said of it.
+
+    `items`: what a batch returned for each of its items, instead of a value.
+    """
 
     failed: bool
     value: bytes
+    items: list[Answer] | None = None
 
 
 LENGTH = 8
@@ -153,6 +158,8 @@ def _answer(request: Request, mouth: _Mouth) -> Answer:
         try:
             fn = _function(request)
             args, kwargs = codec.decode(request.arguments)
+            if request.items is not None:
+                args = [list(map(codec.decode, request.items))]
         finally:
             _importing = False
         scope = _Scope(
@@ -171,10 +178,23 @@ def _answer(request: Request, mouth: _Mouth) -> Answer:
         )
         current.set(scope)
         mouth.say(Begun())
-        value = fn(*args, **kwargs)
+        value: Any = fn(*args, **kwargs)
+        if request.items is not None and isinstance(value, list):
+            items = cast("list[object]", value)
+            return Answer(False, b"", [_item(codec, item, what) for item in items])
         return Answer(False, codec.encode(value, f"the result of {what}"))
     except BaseException as error:  # noqa: BLE001 - SystemExit too is the failure of the function
         return Answer(True, codec.encode_error(error, what))
+
+
+def _item(codec: Codec, value: object, what: str) -> Answer:
+    """Encode what is in the list of a batch; an exception is the failure of its item."""
+    try:
+        if not isinstance(value, BaseException):
+            return Answer(False, codec.encode(value, f"the result of {what}"))
+    except SerializationError as refused:
+        value = refused
+    return Answer(True, codec.encode_error(value, what))
 
 
 def _function(request: Request) -> Callable[..., Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import anyio
 
 from stepwell_runtime.middleware import Middleware
@@ -11,10 +13,11 @@ from stepwell_runtime.processes import Processes
 class Executors:
     """What all attempts of a worker share.
 
-    `abandoned`: how many threads go on with what nobody waits for any more.
+    `abandoned`: how many threads go on with what nobody waits for any more. `lock`: held to say
+    that a thread begins or ends with an attempt, and that an attempt is stopped.
     """
 
-    __slots__ = ("abandoned", "middleware", "processes", "threads")
+    __slots__ = ("abandoned", "lock", "middleware", "processes", "threads")
 
     def __init__(
         self, threads: int, processes: Processes, middleware: tuple[Middleware, ...] = ()
@@ -23,3 +26,4 @@ class Executors:
         self.processes = processes
         self.middleware = middleware
         self.abandoned = 0
+        self.lock = threading.Lock()

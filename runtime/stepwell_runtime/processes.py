@@ -43,14 +43,20 @@ class Processes:
         self._alive: set[_Child] = set()
 
     async def run(
-        self, scope: JobScope, fn: Callable[..., Any], begun: Callable[[], None]
+        self,
+        scope: JobScope,
+        fn: Callable[..., Any],
+        begun: Callable[[], None],
+        *,
+        batch: bool = False,
     ) -> object:
         """Execute a function and return its result, or raise its exception or ChildDied.
 
-        `begun` is called when it begins. Cancelled, it kills the child.
+        `begun` is called when it begins. `batch`: it takes a list of items, each a value of its
+        own, and may return a list with exceptions in it. Cancelled, it kills the child.
         """
         what = f"{scope.kind} {scope.name!r} (run {scope.run_id!r})"
-        request = encode(self._request(scope, fn, what))
+        request = encode(self._request(scope, fn, what, batch))
 
         def heard(said: Begun | Progress | Line) -> None:
             if isinstance(said, Begun):
@@ -64,9 +70,16 @@ class Processes:
 
         async with self._places:
             answer = await self._ask(request, what, heard)
-        if not answer.failed:
-            return self._codec.decode(answer.value, where=f"the result of {what}")
-        raise self._error(answer.value)
+        if answer.items is not None:
+            return [self._outcome(item, what) for item in answer.items]
+        if answer.failed:
+            raise self._error(answer.value)
+        return self._outcome(answer, what)
+
+    def _outcome(self, answer: Answer, what: str) -> object:
+        if answer.failed:
+            return self._error(answer.value)
+        return self._codec.decode(answer.value, where=f"the result of {what}")
 
     async def _ask(self, request: bytes, what: str, heard: Heard) -> Answer:
         while True:
@@ -102,7 +115,11 @@ class Processes:
         for child in list(self._alive):
             await self._end(child)
 
-    def _request(self, scope: JobScope, fn: Callable[..., Any], what: str) -> Request:
+    def _request(self, scope: JobScope, fn: Callable[..., Any], what: str, batch: bool) -> Request:
+        args, items, its_arguments = scope._args, None, f"the arguments of {what}"
+        if batch:
+            items = [self._codec.encode(item, its_arguments) for item in args[0]]
+            args = []
         module, script = fn.__module__, None
         if module in _MAINS:
             main = sys.modules["__main__"]
@@ -114,7 +131,8 @@ class Processes:
             module,
             fn.__qualname__,
             script,
-            self._codec.encode([scope._args, scope._kwargs], f"the arguments of {what}"),
+            self._codec.encode([args, scope._kwargs], its_arguments),
+            items,
             self._codec.max_size,
             scope.kind,
             scope.name,

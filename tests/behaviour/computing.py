@@ -126,3 +126,8 @@ def comes_later(folder: Path) -> int:
     if came(folder) < 4:
         raise RetryLater(0.0)
     return current_job().attempt
+
+
+@task(executor="process", batch=10)
+def halves(numbers: list[int]) -> list[int | Exception]:
+    return [number // 2 if number % 2 == 0 else Odd(number, "halves") for number in numbers]

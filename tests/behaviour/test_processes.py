@@ -103,6 +103,15 @@ async def test_a_child_reports_and_logs(app_of_all: Stepwell) -> None:
         assert (line.text, line.fields, line.attempt) == ("reading", {"rows": 3}, 1)
 
 
+async def test_a_child_executes_a_batch(app_of_all: Stepwell) -> None:
+    async with app_of_all as app:
+        runs = await app.enqueue_many([computing.halves(number) for number in (4, 5, 6)])
+        async with app.worker(child_processes=1):
+            assert [await runs[at].result(timeout=LONG) for at in (0, 2)] == [2, 3]
+            with pytest.raises(Odd, match="5 halves"):
+                await runs[1].result(timeout=LONG)
+
+
 async def test_give_up_and_retry_later_cross_the_process(
     app_of_all: Stepwell, tmp_path: Path
 ) -> None:
