@@ -1,4 +1,4 @@
-"""A cancel of a task: before it has begun, while it runs, in a thread, and as part of a workflow."""
+"""A cancel of a task: before it has begun, while it runs, in a thread, with its workflow."""
 
 from __future__ import annotations
 
