@@ -11,8 +11,8 @@ import pytest
 
 from stepwell import Run, Stepwell, current_run, task, workflow
 from stepwell._app.schedules import Schedule, ScheduleTick
-from stepwell_queue.contract import FindDue, Overlap, ScheduleRow
-from stepwell_queue.errors import StoreUnavailable
+from stepwell_queue.contract import DueSchedules, FindDue, Overlap, PutSchedule, ScheduleRow
+from stepwell_queue.errors import StepwellError, StoreUnavailable
 from stepwell_runtime.schedules.scheduler import Scheduler
 from tests.behaviour.stage import until
 from tests.store.kit import ManualClock
@@ -376,8 +376,6 @@ class Faulty:
         self.asked.put_nowait(None)
         if self.fails:
             raise StoreUnavailable("the disk is full")
-        from stepwell_queue.contract import DueSchedules
-
         return DueSchedules(self.rows, self.clock.now() + 60)
 
     async def do(self, verb: Any) -> None:
@@ -419,6 +417,16 @@ async def test_it_goes_on_after_the_store_was_away(clock: ManualClock) -> None:
     one.poke()
     await _asked(store)
     await one.stop()
+
+
+async def test_a_schedule_that_cannot_be_read_is_named(app: Stepwell, clock: ManualClock) -> None:
+    await app.schedule("m", note(), every=MINUTE)
+    await app.engine.store.do(PutSchedule("new", b"d", b"\x80", 0, "", clock.now(), clock.now()))
+    with pytest.raises(StepwellError, match="schedule 'new': it cannot be read here: .*newer"):
+        await app.schedules()
+    clock.move(MINUTE)
+    await scheduler(app).deal()  # the other one ticks all the same
+    assert len(await app.get_schedule("m").history()) == 1
 
 
 async def test_a_plan_that_cannot_be_read_is_passed_over(clock: ManualClock) -> None:

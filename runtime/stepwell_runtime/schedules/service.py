@@ -23,7 +23,7 @@ from stepwell_queue.contract import (
     TickRow,
     Verb,
 )
-from stepwell_queue.errors import RequestRefused, ScheduleNotFound
+from stepwell_queue.errors import RequestRefused, ScheduleNotFound, StepwellError
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import DEFAULT_QUEUE, Definition
 from stepwell_runtime.errors import DefinitionError
@@ -153,7 +153,10 @@ class Schedules:
 
     async def plan(self, row: ScheduleRow) -> Plan:
         """Return what a schedule does. Raises StepwellError if this code cannot read it."""
-        return await asyncio.to_thread(read_plan, row.plan)
+        try:
+            return await asyncio.to_thread(read_plan, row.plan)
+        except StepwellError as error:
+            raise StepwellError(f"schedule {row.id!r}: {error}") from error
 
 
 def _by_id(definitions: Iterable[Definition]) -> dict[str, tuple[Declaration, Definition]]:
