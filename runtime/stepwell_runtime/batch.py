@@ -74,8 +74,15 @@ class Seat:
 class Batch:
     """Jobs of one task that are executed together."""
 
-    def __init__(self, worker: Worker, definition: TaskDefinition, queue: str) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        definition: TaskDefinition,
+        queue: str,
+        gathered: Callable[[Batch], None],
+    ) -> None:
         self._worker, self.definition, self._queue = worker, definition, queue
+        self._gathered = gathered
         self._seats: list[Seat] = []
         self.taken = 0
         self.counting = 0  # of those taken, whose outcome is wanted
@@ -91,6 +98,8 @@ class Batch:
         self.taken -= 1
         if not seat.interrupted:
             self.counting -= 1
+        if not self.taken and self.timer is not None:  # whoever comes next waits from then on
+            self._gathered(self)
         self.stop_for_nobody()
 
     def stop_for_nobody(self) -> None:
@@ -215,7 +224,7 @@ class Batches:
         alone = claimed.crashes >= ALONE_FROM
         batch = None if alone else self._gathering.get(definition)
         if batch is None:
-            batch = Batch(self._worker, definition, claimed.queue)
+            batch = Batch(self._worker, definition, claimed.queue, self._gathered)
             loop = self._worker.loop
             if not alone:
                 self._gathering[definition] = batch
@@ -228,6 +237,8 @@ class Batches:
         batch.add(seat)
         if batch.taken >= self._most(definition, claimed.queue):
             self._begin(batch)
+        elif self._worker.full:  # nobody can join, so none of them may keep the others waiting
+            self.begin_all()
         return seat
 
     def begin_all(self) -> None:
@@ -241,9 +252,14 @@ class Batches:
         return min(definition.batch, self._worker.places_for(queue))
 
     def _begin(self, batch: Batch) -> None:
+        if batch.timer is not None:
+            self._gathered(batch)
+            batch.begin()
+
+    def _gathered(self, batch: Batch) -> None:
+        """Let nobody join any more."""
         if self._gathering.get(batch.definition) is batch:
             del self._gathering[batch.definition]
         if batch.timer is not None:
             batch.timer.cancel()
             batch.timer = None
-            batch.begin()

@@ -359,6 +359,10 @@ class Worker:
         places = self.settings.concurrency - len(self.held) - self._reserved + self._leaving
         return min(places, self.recycling.left - self._reserved)
 
+    @property
+    def full(self) -> bool:
+        return self._places <= 0
+
     def places_for(self, queue: str) -> int:
         """Return how many runs of a queue this worker has at once."""
         concurrency = self.settings.concurrency

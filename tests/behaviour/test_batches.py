@@ -83,6 +83,21 @@ async def test_a_batch_that_does_not_become_full_begins_when_it_has_lingered(
     assert stage.done == [[0, 1, 2]]
 
 
+@task(batch=3, linger=3600.0)
+async def patient_too(numbers: list[int]) -> list[int]:
+    stage.note(list(numbers))
+    return numbers
+
+
+async def test_batches_that_have_all_places_between_them_do_not_wait_for_more(
+    app: Stepwell,
+) -> None:
+    runs = await app.enqueue_many([patient(0), patient_too(1), patient(2), patient_too(3)])
+    async with app.worker(concurrency=4):
+        assert await results(runs) == [0, 1, 4, 3]
+    assert sorted(stage.done) == [[0, 2], [1, 3]]
+
+
 async def test_a_batch_has_no_more_jobs_than_its_worker_has_places(app: Stepwell) -> None:
     runs = await app.enqueue_many([patient(number) for number in range(4)])
     async with app.worker(concurrency=2):
