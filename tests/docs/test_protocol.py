@@ -92,6 +92,7 @@ REFUSED: list[Exception] = [
     errors.RunNotFound("id"),
     errors.RunEnded("id", "status", "asked"),
     errors.ScheduleNotFound("id"),
+    errors.QueueFull("queue", 3),
     errors.RequestRefused("message"),
     errors.StepwellError("message"),
     ValueError("message"),
@@ -248,7 +249,7 @@ def typed(kind: Any) -> list[enum.IntEnum]:
 def test_the_errors_on_the_wire_are_those_of_the_page() -> None:
     said = [protocol.refusal(1, error) for error in REFUSED]
     shown = [(row[0], re.findall(r"`(\w+)`", row[1])) for row in rows(part("Errors"))]
-    samples = {"run": 1, "fence": 2}
+    samples = {"run": 1, "fence": 2, "limit": 3}
     assert [(f"`{one.kind}`", list(one.args)) for one in said] == [
         (kind, [samples.get(name, name) for name in names]) for kind, names in shown
     ]
