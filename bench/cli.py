@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench import imports, memory, server_memory
+from bench import imports, memory, queue_flags, server_memory
+from bench.queue_flags import CONCURRENCY, add_queue_flags, concurrency_of, whole
 from bench.report import as_text, report
+from bench.rows import rows_as_text, rows_of
 from bench.samples import BrokenSample, take
-from bench.spec import SCENARIOS, WORKLOADS, Spec, Unreconciled
+from bench.spec import SCENARIOS, Spec, Unreconciled
 
 PARKED: Final = 10_000
 FINISHED: Final = 100_000
@@ -44,17 +46,33 @@ Answer = tuple[dict[str, Any], str, bool]
 
 
 def measure_load(flags: argparse.Namespace) -> Answer:
-    spec = Spec(
+    found = measured(spec_of(flags), flags)
+    return found, as_text(found), True
+
+
+def measure_queue(flags: argparse.Namespace) -> Answer:
+    specs = queue_flags.specs_of(spec_of(flags), flags)
+    if flags.name != "pending":
+        found = measured(specs[0], flags)
+        return found, as_text(found), True
+    found = rows_of(specs, [measured(spec, flags) for spec in specs])
+    return found, rows_as_text(found), True
+
+
+def spec_of(flags: argparse.Namespace) -> Spec:
+    return Spec(
         flags.name,
         flags.executions,
-        flags.concurrency,
+        concurrency_of(flags),
         flags.durability,
         flags.loop_load,
         flags.mode,
         flags.workers,
     )
-    found = report(spec, list(take(spec, flags.runs, flags.dir)))
-    return found, as_text(found), True
+
+
+def measured(spec: Spec, flags: argparse.Namespace) -> dict[str, Any]:
+    return report(spec, list(take(spec, flags.runs, flags.dir)))
 
 
 def misplaced_workers(flags: argparse.Namespace) -> str | None:
@@ -66,6 +84,10 @@ def misplaced_workers(flags: argparse.Namespace) -> str | None:
     if flags.name in ("enqueue", "enqueue-each"):
         return f"--workers: nothing works while {flags.name} is measured"
     return None
+
+
+def misplaced_queue_flags(flags: argparse.Namespace) -> str | None:
+    return misplaced_workers(flags) or queue_flags.complaint(flags)
 
 
 def measure_memory(flags: argparse.Namespace) -> Answer:
@@ -100,9 +122,10 @@ def parser() -> argparse.ArgumentParser:
     flow = commands.add_parser("workflow", help="executions of a small workflow")
     flow.add_argument("--scenario", dest="name", choices=SCENARIOS, required=True)
     queue = commands.add_parser("queue", help="plain tasks that do nothing")
-    queue.add_argument("--workload", dest="name", choices=WORKLOADS, required=True)
+    add_queue_flags(queue)
     for one in (flow, queue):
         add_load_flags(one)
+    queue.set_defaults(measure=measure_queue, complaint=misplaced_queue_flags)
     kept = commands.add_parser(
         "memory", help="memory of a worker with many parked and finished runs, or of a server"
     )
@@ -135,7 +158,11 @@ def add_load_flags(one: argparse.ArgumentParser) -> None:
         help="tcp: workers in so many processes of their own (one, in that of the clients)",
     )
     one.add_argument("--executions", type=whole, default=5000, help="per sample (5000)")
-    one.add_argument("--concurrency", type=whole, default=128, help="executions at a time (128)")
+    one.add_argument(
+        "--concurrency",
+        type=whole,
+        help=f"executions at a time ({CONCURRENCY}; of the workload pending: 1)",
+    )
     one.add_argument("--runs", type=whole, default=5, help="samples (5)")
     one.add_argument(
         "--loop-load",
@@ -158,12 +185,6 @@ def add_store_flags(one: argparse.ArgumentParser, durability: str) -> None:
     one.add_argument(
         "--dir", type=folder, metavar="FOLDER", help="on the disk to measure (temporary folder)"
     )
-
-
-def whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1")
-    return int(text)
 
 
 def part(text: str) -> float:

@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import flows
-from bench.spec import Floor, Measured, Spec
+from bench.spec import DRAINS, Floor, Measured, Spec
 from stepwell_queue.contract import RecordKind, Status
 
 Write = tuple[str, Sequence[Any]]
 
 PARK: Final = "UPDATE runs SET status = 3, worker = NULL WHERE run = ?"
 CLAIM: Final = "UPDATE runs SET status = 2, fence = fence + 1, worker = 1 WHERE run = ?"
+ARGS, VALUE = 0, 1
+"""The roles of blobs: arguments, results."""
+ENDED: Final = "ended IS NOT NULL"
 ABSORB: Final = "UPDATE inbox SET absorbed = 1 WHERE run = ?"
 FINISH: Final = (
     "UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, rollback = ?, worker = NULL"
@@ -30,9 +33,9 @@ FINISH: Final = (
 
 
 class Sample:
-    """The rows that a sample has left."""
+    """The rows that a sample has left, but for those that only waited beside the measured ones."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, spec: Spec) -> None:
         db = sqlite3.connect(file)
         db.row_factory = sqlite3.Row
         self.schema = [
@@ -41,7 +44,8 @@ class Sample:
                 "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
             )
         ]
-        self.runs = db.execute("SELECT * FROM runs ORDER BY run").fetchall()
+        whole = f"SELECT * FROM runs WHERE {ENDED if spec.name == 'pending' else 'TRUE'}"
+        self.runs = db.execute(f"{whole} ORDER BY run").fetchall()
         self.journal = _by_run(db.execute("SELECT * FROM journal ORDER BY run, seq").fetchall())
         self.inbox = _by_run(db.execute("SELECT * FROM inbox ORDER BY id").fetchall())
         self.blobs = _by_run(db.execute("SELECT * FROM blobs").fetchall())
@@ -51,8 +55,8 @@ class Sample:
         """The measured writes of one run, in order."""
         if spec.name in ("enqueue", "enqueue-each"):
             return [self.insert(run, spec)]
-        if spec.name == "drain":
-            return [(CLAIM, (run["run"],)), self._finish(run)]
+        if not spec.is_workflow:
+            return [(CLAIM, (run["run"],)), *self._blobs(run, VALUE), self._finish(run)]
         writes = [self.insert(run, spec)]
         if spec.workers:
             writes.append((CLAIM, (run["run"],)))
@@ -75,6 +79,14 @@ class Sample:
         else:
             first |= {"status": Status.READY, "fence": 0, "worker": None, "started": None}
         return _insert("runs", {**dict(run), **first})
+
+    def enqueued(self, run: sqlite3.Row, spec: Spec) -> list[Write]:
+        """What was written of one run before the measured part."""
+        return [self.insert(run, spec), *self._blobs(run, ARGS)]
+
+    def _blobs(self, run: sqlite3.Row, role: int) -> list[Write]:
+        rows = self.blobs.get(run["run"], ())
+        return [_insert("blobs", dict(row)) for row in rows if row["role"] == role]
 
     def _finish(self, run: sqlite3.Row) -> Write:
         columns = ("status", "value", "ended", "updated", "rollback", "run", "fence")
@@ -115,7 +127,7 @@ def _insert(table: str, row: dict[str, Any]) -> Write:
 
 async def measure_floor(spec: Spec, sample_file: Path, file: Path, measured: Measured) -> Floor:
     """Write the rows of a sample into a new file, and run its functions bare."""
-    sample = Sample(sample_file)
+    sample = Sample(sample_file, spec)
     writes = in_step([sample.writes(run, spec) for run in sample.runs], spec.concurrency)
     transactions = cut(writes, measured.commits)
     db = sqlite3.connect(file, isolation_level=None, cached_statements=256)
@@ -123,8 +135,10 @@ async def measure_floor(spec: Spec, sample_file: Path, file: Path, measured: Mea
     db.execute(f"PRAGMA synchronous = {'FULL' if spec.durability == 'full' else 'NORMAL'}")
     for statement in sample.schema:
         db.execute(statement)
-    if spec.name == "drain":
-        commit(db, [sample.insert(run, spec) for run in sample.runs])
+    if spec.name == "pending":
+        copy_waiting(db, sample_file)
+    if spec.name in (*DRAINS, "pending"):
+        commit(db, [write for run in sample.runs for write in sample.enqueued(run, spec)])
     bare, numbers = flows.BARE[spec.name], iter(range(spec.executions))
     begun = time.perf_counter()
     for done, transaction in enumerate(transactions, 1):
@@ -136,6 +150,13 @@ async def measure_floor(spec: Spec, sample_file: Path, file: Path, measured: Mea
     wall = time.perf_counter() - begun
     db.close()
     return Floor(wall, len(writes), len(transactions))
+
+
+def copy_waiting(db: sqlite3.Connection, sample_file: Path) -> None:
+    """Copy the runs of a sample that have not ended."""
+    db.execute("ATTACH ? AS sample", (str(sample_file),))
+    db.execute(f"INSERT INTO runs SELECT * FROM sample.runs WHERE NOT {ENDED}")
+    db.execute("DETACH sample")
 
 
 def in_step(runs: list[list[Write]], concurrency: int) -> list[Write]:

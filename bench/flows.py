@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from bench.spec import DRAINS
 from stepwell import Signal, compensate, parallel, step, task, wait_for_signal, workflow
 
 Order = dict[str, Any]
@@ -169,7 +170,7 @@ async def bare_drain(order: Order) -> None:
 
 
 async def bare_nothing(order: Order) -> None:
-    """Enqueuing executes nothing."""
+    """Enqueuing executes nothing, and neither does claiming by itself."""
 
 
 BARE: dict[str, Callable[[Order], Awaitable[None]]] = {
@@ -179,5 +180,6 @@ BARE: dict[str, Callable[[Order], Awaitable[None]]] = {
     "signal": bare_signal,
     "enqueue": bare_nothing,
     "enqueue-each": bare_nothing,
-    "drain": bare_drain,
+    "pending": bare_nothing,
+    **dict.fromkeys(DRAINS, bare_drain),
 }

@@ -8,9 +8,20 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.spec import Measured, Spec, Unreconciled
+from bench.checks import check_together
+from bench.pending import FREE
+from bench.spec import DRAINS, Measured, Spec, Unreconciled
+from bench.workloads import order_of
 from stepwell import Stepwell
-from stepwell_queue.contract import History, RecordKind, Rollback, RunFilter, RunInfo, Status
+from stepwell_queue.contract import (
+    CountRuns,
+    History,
+    RecordKind,
+    Rollback,
+    RunFilter,
+    RunInfo,
+    Status,
+)
 
 _PAGE: Final = 10_000
 Decode = Callable[[bytes], Any]
@@ -69,15 +80,19 @@ def _branches_in_order(steps: Sequence[str]) -> tuple[str, ...]:
 async def reconcile(spec: Spec, file: Path, measured: Measured) -> list[float]:
     """Return the claim-to-end times of the runs; raise Unreconciled when anything differs."""
     async with Stepwell(file) as app:
-        runs = await all_runs(app)
+        runs = await all_runs(app, ["completed"] if spec.name == "pending" else None)
         _same_runs(spec, measured, runs)
         findings = await app.doctor()
         if findings:
             raise Unreconciled(f"the store is not sound: {findings[0]} ({len(findings)} findings)")
         if spec.is_workflow:
             numbers = [await _workflow(app, spec, run.id) for run in runs]
-        elif spec.name == "drain":
-            numbers = [_task(run, app.codec.decode) for run in runs]
+        elif spec.name in DRAINS:
+            numbers = [_task(spec, run, app.codec.decode) for run in runs]
+            check_together(spec, runs, numbers)
+        elif spec.name == "pending":
+            await _beside_pending(app, spec, runs)
+            return []
         else:
             _untouched(runs)
             return []
@@ -86,11 +101,12 @@ async def reconcile(spec: Spec, file: Path, measured: Measured) -> list[float]:
     return [run.ended - run.started for run in runs if run.ended and run.started]
 
 
-async def all_runs(app: Stepwell) -> list[RunInfo]:
+async def all_runs(app: Stepwell, statuses: Sequence[str] | None = None) -> list[RunInfo]:
     found: list[RunInfo] = []
     while True:
         after = found[-1].run if found else None
-        page = await app.engine.store.list_runs(RunFilter(after=after, limit=_PAGE))
+        wanted = RunFilter(statuses, after=after, limit=_PAGE)
+        page = await app.engine.store.list_runs(wanted)
         found += page
         if len(page) < _PAGE:
             return found
@@ -127,13 +143,37 @@ async def _workflow(app: Stepwell, spec: Spec, id: str) -> int:
     return int(values[0]["id"])
 
 
-def _task(run: RunInfo, decode: Decode) -> int:
+def _task(spec: Spec, run: RunInfo, decode: Decode) -> int:
+    _first_claim(run)
+    result = decode(run.value)
+    number = int(result["id"])
+    if result != order_of(spec, number):
+        raise Unreconciled(f"the result of task {run.id} is not its argument")
+    return number
+
+
+def _first_claim(run: RunInfo) -> None:
     if run.status != Status.COMPLETED or run.fence != 1 or run.attempts:
         raise Unreconciled(
             f"task {run.id} must be completed by its first claim; it is {run.status_name} "
             f"after {run.fence} claims and {run.attempts} failures"
         )
-    return int(decode(run.value)["id"])
+
+
+async def _beside_pending(app: Stepwell, spec: Spec, runs: Sequence[RunInfo]) -> None:
+    """Those that were claimed have ended, and as many others wait as there must be."""
+    for run in runs:
+        _first_claim(run)
+        if spec.blocked and run.key != FREE:
+            raise Unreconciled(
+                f"task {run.id} was claimed, and its key {run.key!r} was at its limit"
+            )
+    found = {Status(row.status): row.count for row in await app.engine.store.read(CountRuns())}
+    waiting = found.pop(Status.READY, 0)
+    if waiting != spec.pending or found.keys() != {Status.COMPLETED}:
+        raise Unreconciled(
+            f"{spec.pending} tasks must wait beside those that ended; {waiting} do, of {found}"
+        )
 
 
 def _untouched(runs: Sequence[RunInfo]) -> None:

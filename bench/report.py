@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.samples import Sample
 from bench.spec import Spec
+from bench.workloads import PAYLOAD, burst_of
 
 MIB = 1024 * 1024
 
@@ -43,12 +44,26 @@ def report(spec: Spec, samples: Sequence[Sample]) -> dict[str, Any]:
     }
     if spec.mode == "tcp":
         found |= of_processes(spec, samples)
+    found |= of_workload(spec, samples)
     if spec.loop_load:
         found["loop_load"] = spec.loop_load
     if spec.name == "signal" and spec.concurrency == 1 and not spec.workers:
         wakes = [percentile(sorted(one.measured.wakes), 0.5) for one in samples]
         found["wake_ms"] = round(median(wakes) * 1e3, 3)
     return found
+
+
+def of_workload(spec: Spec, samples: Sequence[Sample]) -> dict[str, Any]:
+    """What was set for the queue, and how much of a rate limit was used."""
+    if spec.name == "keys":
+        return {"keys": spec.keys, "key_limit": spec.key_limit}
+    if spec.name == "payload":
+        return {"payload_bytes": PAYLOAD}
+    if spec.name == "rate":
+        burst = burst_of(spec)
+        used = [spec.executions / (burst + spec.rate * one.measured.wall) for one in samples]
+        return {"rate_limit": spec.rate, "burst": burst, "rate_used": round(median(used), 3)}
+    return {}
 
 
 def of_processes(spec: Spec, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -113,6 +128,15 @@ def as_text(found: dict[str, Any]) -> str:
     ]
     if "server_cpu_us" in found:
         lines += lines_of_processes(found)
+    if "keys" in found:
+        lines.append(
+            f"  keys         {found['keys']:>10,}     (at once {found['key_limit']:,} of each)"
+        )
+    if "rate_limit" in found:
+        lines.append(
+            f"  rate limit   {found['rate_limit']:>10,}/s   (bursts of {found['burst']:,}; "
+            f"{found['rate_used']:.1%} used)"
+        )
     if "wake_ms" in found:
         lines.append(
             f"  wake         {found['wake_ms']:>10.2f} ms p50, from signal to the next line"

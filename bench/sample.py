@@ -27,7 +27,12 @@ WARM_UP: Final = 256
 
 
 async def measure_part(spec: Spec, folder: Path) -> Measured:
-    warm_up = msgspec.structs.replace(spec, executions=min(spec.executions, WARM_UP), loop_load=0.0)
+    warm_up = msgspec.structs.replace(
+        spec,
+        executions=min(spec.executions, WARM_UP),
+        pending=min(spec.pending, max(WARM_UP, spec.concurrency)),
+        loop_load=0.0,
+    )
     async with setup_of(spec) as setup:
         await measure(warm_up, folder / "warm-up.db", setup)
         gc.collect()

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from bench.answer import UNRECONCILED, answer_stream
-from bench.load import BATCH
 from bench.memory import ALLOWED, CONCURRENCY, MIB, POINTS, growth_of, portions
 from bench.peer import Peer, peer
+from bench.queueing import BATCH
 from bench.reconcile import all_runs
 from bench.samples import child
 from bench.spec import Durability, Unreconciled

@@ -11,14 +11,18 @@ Durability = Literal["full", "process"]
 Mode = Literal["embedded", "tcp"]
 
 SCENARIOS: Final = ("linear", "parallel", "compensation", "signal")
-WORKLOADS: Final = ("enqueue", "enqueue-each", "drain")
+DRAINS: Final = ("drain", "priorities", "keys", "rate", "payload")
+"""Workloads in which workers execute what was enqueued before."""
+WORKLOADS: Final = ("enqueue", "enqueue-each", *DRAINS, "pending")
 
 
 class Spec(msgspec.Struct, frozen=True):
     """One measurement.
 
     `loop_load`: the part of the event loop's time that other work takes. `workers`: how many work
-    in processes of their own; 0 = one, in that of the clients.
+    in processes of their own; 0 = one, in that of the clients. `keys`, `key_limit`: how many keys
+    there are, and how many tasks of one run at once. `rate`: tasks that may start per second.
+    `pending`: tasks that wait beside those which are claimed; `blocked`: for others of their key.
     """
 
     name: str  # one of SCENARIOS or WORKLOADS
@@ -28,6 +32,11 @@ class Spec(msgspec.Struct, frozen=True):
     loop_load: float = 0.0
     mode: Mode = "embedded"
     workers: int = 0
+    keys: int = 1000
+    key_limit: int = 1
+    rate: int = 1000
+    pending: int = 0
+    blocked: bool = False
 
     @property
     def is_workflow(self) -> bool:

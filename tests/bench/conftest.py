@@ -26,7 +26,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Sampled:
 
     def sampled(name: str) -> tuple[Spec, Path]:
         if name not in made:
-            spec = Spec(name, EXECUTIONS, 4, "process")
+            spec = Spec(name, EXECUTIONS, 4, "process", keys=4, rate=40, pending=8)
             folder = tmp_path_factory.mktemp(name)
             samples.part("measure", spec, folder, Measured)
             made[name] = spec, folder

@@ -11,11 +11,11 @@ import pytest
 from bench import floor, flows, samples
 from bench.peer import peer
 from bench.samples import BrokenSample
-from bench.spec import SCENARIOS, WORKLOADS, Floor, Measured, Spec, Unreconciled
+from bench.spec import SCENARIOS, Floor, Measured, Spec, Unreconciled
 from stepwell import Access, Stepwell
 from tests.bench.conftest import EXECUTIONS
 from tests.bench.test_floor import TABLES, rows_of
-from tests.bench.test_samples import KEYS, report_of, tamper
+from tests.bench.test_samples import KEYS, OF_WORKLOAD, WITH_ONE_ROW, report_of, tamper
 
 OF_THE_SERVER = {"server_cpu_us", "server_peak_rss_mib", "cpu_share"}
 SMALL = ("--mode", "tcp", "--concurrency", "4", "--runs", "1", "--durability", "process")
@@ -36,7 +36,7 @@ def test_a_scenario_over_tcp_reconciles_and_reports_every_figure(
     assert found["cpu_share"].keys() == {"client", "server"}
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", WITH_ONE_ROW)
 def test_a_workload_over_tcp_reconciles_and_reports_every_figure(
     workload: str, tmp_path: Path
 ) -> None:
@@ -44,7 +44,8 @@ def test_a_workload_over_tcp_reconciles_and_reports_every_figure(
         tmp_path / "figures.json",
         *("queue", "--workload", workload, "--executions", str(EXECUTIONS), *SMALL),
     )
-    assert found.keys() == KEYS | OF_THE_SERVER | {"workload"}
+    more = OF_WORKLOAD.get(workload, set())
+    assert found.keys() == KEYS | OF_THE_SERVER | {"workload"} | more
     assert found["server_cpu_us"] > 0
 
 
@@ -54,6 +55,9 @@ def test_a_workload_over_tcp_reconciles_and_reports_every_figure(
         ("workflow", "--scenario", "linear"),
         ("workflow", "--scenario", "signal"),
         ("queue", "--workload", "drain"),
+        ("queue", "--workload", "priorities"),
+        ("queue", "--workload", "keys", "--keys", "3"),
+        ("queue", "--workload", "rate", "--rate", "100"),
     ],
 )
 def test_workers_in_processes_of_their_own_do_the_work(
@@ -95,7 +99,7 @@ def test_the_floor_of_a_sample_over_tcp_ends_with_its_rows(workers: int, tmp_pat
 def test_a_claim_is_a_row_of_the_floor_where_the_client_does_not_work(tmp_path: Path) -> None:
     spec = Spec("linear", 3, 4, "process", mode="tcp", workers=1)
     samples.part("measure", spec, tmp_path, Measured)
-    sample = floor.Sample(tmp_path / "sample.db")
+    sample = floor.Sample(tmp_path / "sample.db", spec)
     statements = [sql for sql, _ in sample.writes(sample.runs[0], spec)]
     assert statements.count(floor.CLAIM) == 1
 
