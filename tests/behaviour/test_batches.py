@@ -14,6 +14,8 @@ import pytest
 from stepwell import (
     BatchMismatch,
     DeadlineExceeded,
+    Queue,
+    Rate,
     Retry,
     RetryLater,
     Run,
@@ -387,6 +389,25 @@ async def test_a_batch_that_outlives_the_grace_is_cancelled_and_handed_back(
     async with app.worker():
         assert await results(runs) == [0, 1, 2]
     assert stage.done == [[0, 1, 2], "cancelled", [0, 1, 2]]
+
+
+seldom = Queue("seldom", rate=Rate(3, per=3600.0))
+
+
+@task(batch=3, linger=3600.0, queue=seldom)
+async def metered(numbers: list[int]) -> list[int]:
+    stage.note(list(numbers))
+    return numbers
+
+
+async def test_what_is_handed_back_before_its_batch_began_has_used_no_rate(app: Stepwell) -> None:
+    async with app.worker(queues=["seldom"]):
+        runs = await running(app, [metered(0), metered(1)])
+    assert {await run.status() for run in runs} == {"ready"}
+    runs.append(await app.enqueue(metered(2)))
+    async with app.worker(queues=["seldom"]):
+        assert await results(runs) == [0, 1, 2]
+    assert stage.done == [[0, 1, 2]]
 
 
 @task(batch=2, linger=3600.0)

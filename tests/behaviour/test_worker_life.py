@@ -224,6 +224,14 @@ async def test_a_worker_takes_so_many_of_each_queue_at_once(app: Stepwell) -> No
     assert 2 < most.most["default"] <= 10
 
 
+async def test_a_drain_does_what_waits_for_places_of_its_queue_too(app: Stepwell) -> None:
+    runs = await app.enqueue_many([mail(number) for number in range(5)])
+    async with app.worker(queues={"mail": 1, "default": None}) as worker:
+        await worker.drain()
+        assert await counts(runs) == {"completed": 5}
+    assert most.most == {"mail": 1}
+
+
 async def test_the_limit_is_for_each_worker(make_app: Callable[[], Stepwell]) -> None:
     async with make_app() as one, make_app() as two:
         runs = await one.enqueue_many([mail(number) for number in range(30)])
