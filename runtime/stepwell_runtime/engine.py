@@ -10,6 +10,7 @@ from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Ask,
     CancelRun,
+    KeptSince,
     NewRun,
     Prune,
     SendSignal,
@@ -189,13 +190,18 @@ class Engine:
         All but the newest `keep` (None: no such limit). `queue`: only what was started in it;
         `but`: not what was started in these.
         """
-        before = None if older_than is None else self._clock.now() - older_than
+        bounds = [] if older_than is None else [self._clock.now() - older_than]
+        if keep is not None:
+            # Asked once, by a read: each pass would look through all ended runs, and others wait.
+            since = await self.store.read(KeptSince(keep, queue, but))
+            bounds += [] if since is None else [since]
         gone = 0
-        while True:
-            passed = await self.store.do(Prune(before, keep, PRUNE_PASS, queue, but))
+        while bounds:
+            passed = await self.store.do(Prune(max(bounds), None, PRUNE_PASS, queue, but))
             gone += passed
             if passed < PRUNE_PASS:
-                return gone
+                break
+        return gone
 
     def worker(self, settings: WorkerSettings) -> Worker:
         """Return a worker of this process; it does nothing until started.

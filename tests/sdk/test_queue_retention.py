@@ -75,11 +75,11 @@ async def test_a_worker_deletes_what_a_queue_does_not_keep(make_app: MakeApp) ->
 
 async def test_the_retention_of_the_app_is_for_queues_without_their_own(app: Stepwell) -> None:
     async with app:
-        async with app.worker(queues=["brief", "default"]):
-            for number in range(3):
-                await (await app.enqueue(work(number))).result()
-                await (await app.enqueue(other(number))).result()
+        runs = [await app.enqueue(work(number)) for number in range(3)]
         await app.queue("brief").configure(retention=Retention(age=timedelta(days=1)))
+        async with app.worker(queues=["brief", "default"]):
+            for run in [*runs, *[await app.enqueue(other(number)) for number in range(3)]]:
+                await run.result()
         await app.enqueue(other(9), delay=3600.0)
         assert await prune_once(app, Retention(count=0)) == 3
         assert len(await ids(app, "brief")) == 3

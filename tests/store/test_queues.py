@@ -16,6 +16,7 @@ from stepwell_queue.contract import (
     CountRuns,
     EndCount,
     FindRunning,
+    KeptSince,
     ListQueues,
     ListSettings,
     NamedSettings,
@@ -381,3 +382,15 @@ async def test_a_run_whose_unique_key_is_taken_for_a_time_stays_until_then(
     clock.move(61)
     assert await prune(timed, 9e9, None) == 1
     assert await left(timed) == ["newest"]
+
+
+async def test_the_oldest_that_is_kept_is_known_by_a_read(bench: Bench) -> None:
+    for number in range(3):
+        await ended(bench, f"mail{number}", float(number), queue="mail")
+        await ended(bench, f"other{number}", number + 10.0, queue="other")
+    read = bench.store.read
+    assert await read(KeptSince(2)) == 11.0
+    assert await read(KeptSince(2, "mail")) == 1.0
+    assert await read(KeptSince(2, but=["other"])) == 1.0
+    assert await read(KeptSince(4, "mail")) is None
+    assert await read(KeptSince(0)) == float("inf")

@@ -247,8 +247,8 @@ def places(sql: str) -> int:
         ("inbox", ["SEARCH inbox USING INDEX inbox_waiting (run=?)"]),
         ("any_waiting", ["SCAN inbox USING INDEX inbox_waiting"]),
         ("hand_back", ["SEARCH runs USING COVERING INDEX runs_held (worker=?)"]),
-        ("kept_since", ["SEARCH o USING INDEX runs_ended (target=? AND ended>?)"]),
-        ("prunable", ["SEARCH o USING INDEX runs_ended (target=? AND ended>? AND ended<?)"]),
+        ("kept_since", ["SEARCH r USING COVERING INDEX runs_ended (target=? AND ended>?)"]),
+        ("prunable", ["SEARCH o USING COVERING INDEX runs_ended (target=? AND ended>? AND ended<?)"]),
         ("find_running", ["SEARCH runs USING INDEX runs_held (worker>?)"]),
     ],
 )

@@ -20,6 +20,7 @@ from stepwell_queue.contract.queues import CountEnds as CountEnds
 from stepwell_queue.contract.queues import CountRuns as CountRuns
 from stepwell_queue.contract.queues import EndCount as EndCount
 from stepwell_queue.contract.queues import FindRunning as FindRunning
+from stepwell_queue.contract.queues import KeptSince as KeptSince
 from stepwell_queue.contract.queues import ListQueues as ListQueues
 from stepwell_queue.contract.queues import ListSettings as ListSettings
 from stepwell_queue.contract.queues import NamedSettings as NamedSettings

@@ -147,6 +147,18 @@ class FindRunning(Query[Sequence[str]], frozen=True, array_like=True, tag=99):
     limit: int = 100
 
 
+class KeptSince(Query[float | None], frozen=True, array_like=True, tag=101):
+    """Answered by when the oldest of the newest `keep` ended runs without a parent ended.
+
+    nil: there are fewer. `queue` and `but` as in Prune. It reads all that have ended.
+    """
+
+    answer: ClassVar[Any] = float | None
+    keep: int
+    queue: str | None = None
+    but: Sequence[str] = ()
+
+
 class NamedSettings(msgspec.Struct, frozen=True, array_like=True):
     queue: str
     settings: QueueSettings

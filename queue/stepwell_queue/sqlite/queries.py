@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from stepwell_queue.contract import (
     EndCount,
     FindDue,
     FindRunning,
+    KeptSince,
     ListDeadLetters,
     ListQueues,
     ListSchedules,
@@ -62,6 +64,14 @@ async def _find_running(reads: Reads, query: FindRunning) -> list[str]:
     return [id for (id,) in await reads.rows(SQL["find_running"], (query.queue, query.limit))]
 
 
+async def _kept_since(reads: Reads, query: KeptSince) -> float | None:
+    if query.keep <= 0:
+        return float("inf")
+    which = (query.queue, json.dumps(list(query.but)), query.keep - 1)
+    found = await reads.rows(SQL["kept_since"], which)
+    return found[0][0] if found else None
+
+
 async def _list_settings(reads: Reads, query: ListSettings) -> list[NamedSettings]:
     return [
         NamedSettings(queue, _settings(settings))
@@ -74,6 +84,7 @@ _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] =
     CountRuns: _count_runs,
     CountEnds: _count_ends,
     FindRunning: _find_running,
+    KeptSince: _kept_since,
     ListSettings: _list_settings,
     ListDeadLetters: reads_report.list_dead_letters,
     CountDeadLetters: reads_report.count_dead_letters,

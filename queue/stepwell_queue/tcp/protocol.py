@@ -29,6 +29,7 @@ from stepwell_queue.contract import (
     Finish,
     Hello,
     InboxRow,
+    KeptSince,
     ListDeadLetters,
     ListQueues,
     ListSchedules,
@@ -239,6 +240,7 @@ QueryOnWire: TypeAlias = (
     | CountRuns
     | CountEnds
     | FindRunning
+    | KeptSince
     | ListSettings
     | ListDeadLetters
     | CountDeadLetters

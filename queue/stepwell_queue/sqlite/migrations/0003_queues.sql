@@ -50,7 +50,7 @@ CREATE INDEX runs_lanes ON runs (target, priority DESC, lane, run, status, crash
 -- what is running, by worker, target and lane: limits are counted here, where every claim is seen
 CREATE INDEX runs_held ON runs (worker, target, lane) WHERE worker IS NOT NULL;
 -- what has ended, by queue: to delete the oldest, and to count the latest
-CREATE INDEX runs_ended ON runs (target, ended, status) WHERE ended IS NOT NULL;
+CREATE INDEX runs_ended ON runs (target, ended, status, parent) WHERE ended IS NOT NULL;
 
 -- Tokens of a rate limit as they were at `at`; a row is made when the first is taken, and goes once it is full again.
 CREATE TABLE buckets (

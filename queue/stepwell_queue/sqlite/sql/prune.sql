@@ -1,10 +1,7 @@
 -- name: kept_since
 SELECT r.ended FROM targets t CROSS JOIN runs r
 WHERE (?1 IS NULL OR t.queue = ?1) AND t.queue NOT IN (SELECT value FROM json_each(?2))
-    AND r.run IN (
-        SELECT o.run FROM runs o
-        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.parent IS NULL
-        ORDER BY o.ended DESC LIMIT ?3 + 1)
+    AND r.target = t.target AND r.ended IS NOT NULL AND r.parent IS NULL
 ORDER BY r.ended DESC LIMIT 1 OFFSET ?3
 
 -- name: prunable
