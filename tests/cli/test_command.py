@@ -100,6 +100,10 @@ def test_a_running_run_shows_which_worker_holds_it(new_address: str) -> None:
         shown = shell("show", begun["id"], "--store", new_address, "--json").json
         [one] = shell("workers", "--store", new_address, "--json").json
         assert (one["name"], one["held"], one["worker"]) == ("granny", 1, shown["worker"])
+        assert (one["state"], one["holding"]) == ("running", {"shop_knit": 1})
+        listed = shell("workers", "--store", new_address, COLUMNS="200").stdout
+        assert "running" in listed
+        assert "1: 1 shop_knit" in listed
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=30) == 0
     assert shell("show", begun["id"], "--store", new_address, "--json").json["status"] == "ready"
@@ -179,9 +183,9 @@ def test_start_finds_the_same_run_again_and_refuses_another(tmp_path: Path) -> N
         return done.code, done.stdout, done.stderr
 
     code, first, _ = begin(ORDER)
-    assert (code, json.loads(first)) == (0, {"id": "o-9", "created": True})
+    assert (code, json.loads(first)) == (0, {"id": "o-9", "created": True, "found": None})
     code, again, _ = begin('{"order": {"due": "2031-05-06", "id": "o-9", "total": "12.30"}}')
-    assert (code, json.loads(again)) == (0, {"id": "o-9", "created": False})
+    assert (code, json.loads(again)) == (0, {"id": "o-9", "created": False, "found": "ready"})
     code, other, refusal = begin(ORDER.replace("12.30", "12.31"))
     assert (code, other) == (1, "")
     assert "run id 'o-9' is taken" in refusal
@@ -206,6 +210,31 @@ def test_start_takes_queue_priority_and_delay(tmp_path: Path) -> None:
     shown = shell("show", "note", "--store", store, "--json").json
     assert (shown["kind"], shown["queue"], shown["priority"]) == ("task", "slow", 7)
     assert (shown["status"], shown["due_at"] is not None) == ("scheduled", True)
+
+
+def test_start_takes_what_else_a_run_may_ask_for(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+
+    def begin(*options: str) -> dict[str, object]:
+        note = ("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--store", store)
+        begun: dict[str, object] = shell(*note, *options).json
+        return begun
+
+    begin("--id", "first", "--unique", "k", "--key", "ann")
+    assert begin("--unique", "k") == {"id": "first", "created": False, "found": "ready"}
+    replaced = begin("--unique", "k", "--replace", "--priority", "3", "--key", "bob")
+    assert replaced["id"] == "first"
+    begin("--id", "second", "--after", "first", "--expires", "12h")
+    shown = {id: shell("show", id, "--store", store, "--json").json for id in ("first", "second")}
+    assert (shown["first"]["priority"], shown["first"]["key"]) == (3, "bob")
+    assert (shown["second"]["status"], shown["second"]["waiting"]) == (
+        "scheduled",
+        "the end of first",
+    )
+    refused = shell("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--store", store, "--replace")
+    assert (refused.code, "replace= says more about unique=" in refused.stderr) == (1, True)
+    lost = shell("start", f"{SHOP}:shop_note", "--json", '["a"]', "--store", store, "--after", "x")
+    assert (lost.code, "no run has the id 'x'" in lost.stderr) == (1, True)
 
 
 def test_the_module_is_found_in_the_current_folder_and_names_its_store(tmp_path: Path) -> None:

@@ -58,7 +58,36 @@ def start(
         str | None, typer.Option("--queue", help="The queue.", show_default="as it is decorated")
     ] = None,
     priority: Annotated[
-        int | None, typer.Option(help="Of a task; higher goes first.", show_default="0")
+        int | None, typer.Option(help="Higher goes first.", show_default="as it is decorated")
+    ] = None,
+    expires: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds_of,
+            metavar="SPAN",
+            help="Not started within it, it never runs.",
+            show_default="as it is decorated",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose limits and turns in the queue it shares.", show_default="as it is decorated"
+        ),
+    ] = None,
+    unique: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="While another run of this name has the key, that one is answered."
+        ),
+    ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="If that one has not begun, it gets these arguments."),
+    ] = False,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Not before this run has completed; repeat for several."),
     ] = None,
     store: OwnStoreOption = None,
 ) -> None:
@@ -76,16 +105,26 @@ def start(
         args, kwargs = fitted(definition, arguments_in(arguments), app.codec)
         call = call_of(definition, args, kwargs)
         try:
-            call = call.with_options(id=id, delay=delay, queue=queue, priority=priority)
+            call = call.with_options(
+                id=id,
+                delay=delay,
+                queue=queue,
+                priority=priority,
+                expires=expires,
+                key=key,
+                unique=unique,
+                replace=replace or None,
+                after=after or None,
+            )
         except (TypeError, ValueError) as error:
             raise Refusal(str(error)) from None
         run = asyncio.run(started(app, call))
     if arguments is not None:
-        out.document({"id": run.id, "created": run.created})
+        out.document({"id": run.id, "created": run.created, "found": run.found})
         return
     typer.echo(run.id)
     if not run.created:
-        typer.echo(f"{run.id} was there already, with the same arguments", err=True)
+        typer.echo(f"{run.id} was there already, and is {run.found}", err=True)
 
 
 def sought(workflow: str, module: str | None) -> tuple[str, str]:
