@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from stepwell_queue import (
     Status,
     Terms,
 )
-from tests.store.kit import TASK, WORKFLOW, Bench
+from tests.store.fleet import peers
+from tests.store.kit import TASK, WORKFLOW, Bench, open_bench
 
 pytestmark = pytest.mark.anyio
 
@@ -269,3 +271,20 @@ async def test_a_born_claimed_run_never_has_terms(bench: Bench) -> None:
     started = await bench.store.do(Start(unique(bench, "first"), session.worker))
     assert (started.created, started.claimed) == (True, None)
     assert (await bench.claim_one(session)).id == "first"
+
+
+async def test_a_killed_worker_neither_loses_nor_freezes_the_key(path: Path) -> None:
+    async with peers(path, 1, lease=600) as (dying,), asyncio.timeout(60):
+        bench = await open_bench(path, lease=600)
+        await start(bench, "first")
+        await dying("session")
+        ((run, *_),) = await dying("claim")
+        assert (await start(bench, "second")).status == Status.RUNNING
+        await dying.kill()
+        session = await bench.session()
+        recovered = await bench.claim_one(session)
+        assert recovered.run == run
+        assert (await start(bench, "third")).id == "first"
+        await end(bench, run, recovered.fence)
+        assert (await start(bench, "fourth")).created
+        await bench.store.close()
