@@ -96,6 +96,7 @@ async def test_operators_who_change_different_settings_do_not_undo_each_other(
     ("settings", "only", "says"),
     [
         (QueueSettings(limit=0), None, "limit"),
+        (QueueSettings(limit=2**63), None, "limit"),
         (QueueSettings(key_limit=-1), None, "key_limit"),
         (QueueSettings(max_length=0), None, "max_length"),
         (QueueSettings(keep_count=-1), None, "keep_count"),
@@ -105,6 +106,7 @@ async def test_operators_who_change_different_settings_do_not_undo_each_other(
         (QueueSettings(ageing=float("nan")), None, "ageing"),
         (QueueSettings(rate=RateLimit(0, 1.0, 1)), None, "rate"),
         (QueueSettings(rate=RateLimit(1, 0.0, 1)), None, "rate"),
+        (QueueSettings(rate=RateLimit(2**63, 1.0, 1)), None, "rate"),
         (QueueSettings(key_rate=RateLimit(1, 1.0, 0)), None, "key_rate"),
         (QueueSettings(key_rate=RateLimit(1, float("nan"), 1)), None, "key_rate"),
         (QueueSettings(), ["limt"], "no setting limt"),
@@ -213,6 +215,8 @@ async def test_purging_cancels_what_nobody_has_claimed_yet(bench: Bench) -> None
         ("elsewhere", {"queue": "other"}),
     ):
         await bench.start(id, **{"queue": "mail", **fields})
+    for limit in (0, -1):
+        assert await bench.store.do(PurgeQueue("mail", limit, b"", bench.clock.now())) == 0
     assert await bench.store.do(PurgeQueue("mail", 100, b"why", bench.clock.now())) == 3
     words = {id: await bench.status(id) for id in await left(bench)}
     assert words == {
@@ -260,6 +264,7 @@ async def test_a_queue_is_counted_by_what_is_in_it(timed: Bench, clock: ManualCl
     assert (found.running, found.ready, found.oldest) == (1, 2, clock.now() - 5)
     assert await timed.store.read(FindRunning("mail")) == ["held"]
     assert await timed.store.read(FindRunning("mail", 0)) == []
+    assert await timed.store.read(FindRunning("mail", -1)) == []
     assert await timed.store.read(FindRunning("default")) == []
     await end(timed, held, clock.now(), Status.FAILED)
     counts = sorted((one.kind, one.status, one.count) for one in await _counts(timed))

@@ -36,6 +36,7 @@ from stepwell_queue.sqlite.statements import SQL
 
 R = TypeVar("R")
 
+_MOST_FOUND: Final = 10_000
 _settings: Final = msgspec.json.Decoder(QueueSettings).decode
 
 
@@ -61,13 +62,18 @@ async def _count_ends(reads: Reads, query: CountEnds) -> list[EndCount]:
 
 
 async def _find_running(reads: Reads, query: FindRunning) -> list[str]:
-    return [id for (id,) in await reads.rows(SQL["find_running"], (query.queue, query.limit))]
+    return [
+        id
+        for (id,) in await reads.rows(
+            SQL["find_running"], (query.queue, max(0, min(query.limit, _MOST_FOUND)))
+        )
+    ]
 
 
 async def _kept_since(reads: Reads, query: KeptSince) -> float | None:
     if query.keep <= 0:
         return float("inf")
-    which = (query.queue, json.dumps(list(query.but)), query.keep - 1)
+    which = (query.queue, json.dumps(list(query.but)), min(query.keep, 2**62) - 1)
     found = await reads.rows(SQL["kept_since"], which)
     return found[0][0] if found else None
 

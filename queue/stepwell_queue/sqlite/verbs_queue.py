@@ -20,6 +20,7 @@ _OPEN, _DROP_AGEING, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_ageing"], SQ
 _FORGET_ASKED: Final = SQL["forget_asked"]
 _UNCLAIMED: Final = SQL["unclaimed_in_queue"]
 MOST_PURGED: Final = 10_000
+_LARGEST: Final = 2**63 - 1
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(QueueSettings).decode
@@ -72,7 +73,7 @@ def _set_targets(tx: Tx, queue: str, *, is_open: bool) -> None:
 
 
 def purge_queue(tx: Tx, verb: PurgeQueue) -> int:
-    queue, limit = verb.queue, min(verb.limit, MOST_PURGED)
+    queue, limit = verb.queue, max(0, min(verb.limit, MOST_PURGED))  # SQLite takes -1 for all
     runs = tx.execute(_UNCLAIMED, (queue, queue, queue, queue, limit)).fetchall()
     for (run,) in runs:
         cancel(tx, run, f"purge-{verb.at!r}", verb.reason, verb.at)
@@ -86,11 +87,16 @@ def _refuse_absurd(verb: SetQueue) -> None:
         raise RequestRefused(f"queue {verb.queue!r} has no setting {', '.join(sorted(unknown))}")
     for name in ("limit", "key_limit", "max_length", "keep_count"):
         value = getattr(settings, name)
-        if value is not None and value < (0 if name == "keep_count" else 1):
-            raise RequestRefused(f"queue {verb.queue!r}: {name} must be at least 1, not {value}")
+        least = 0 if name == "keep_count" else 1
+        if value is not None and not least <= value <= _LARGEST:
+            raise RequestRefused(
+                f"queue {verb.queue!r}: {name} must be from {least} to {_LARGEST}, not {value}"
+            )
     for name in ("rate", "key_rate"):
         rate = getattr(settings, name)
-        if rate is not None and not (rate.count > 0 and rate.burst > 0 and 0 < rate.per < 1e9):
+        if rate is not None and not (
+            0 < rate.count <= _LARGEST and 0 < rate.burst <= _LARGEST and 0 < rate.per < 1e9
+        ):
             raise RequestRefused(
                 f"queue {verb.queue!r}: {name} must allow at least 1 start in a span over 0 seconds"
             )
