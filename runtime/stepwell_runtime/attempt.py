@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from types import CoroutineType
 from typing import Any
@@ -25,6 +25,7 @@ from stepwell_runtime.log import log
 from stepwell_runtime.middleware import surrounded
 from stepwell_runtime.reports import Holder, Voice
 from stepwell_runtime.scope import JobScope, current
+from stepwell_runtime.turns import Turns
 
 Ended = Callable[[Any, BaseException | None], None]
 
@@ -144,7 +145,7 @@ class Attempt(JobScope, eq=False):
         value: Any = None
         error: BaseException | None = None
         try:
-            value = await _Turns(self, context, call, waits_for)
+            value = await Turns(self, context, call, waits_for)
         except BaseException as caught:  # noqa: BLE001 - as above
             error = caught
         try:
@@ -280,35 +281,6 @@ class Attempt(JobScope, eq=False):
     def _said_of_it(self) -> dict[str, object]:
         where = {"path": self.path} if self.path else {}
         return {self.kind: self.name, "run": self.run_id, **where, "attempt": self.attempt}
-
-
-class _Turns:
-    """Awaits what is left of a coroutine, each turn in a context that is not the task's."""
-
-    __slots__ = ("_attempt", "_call", "_context", "_waits_for")
-
-    def __init__(
-        self, attempt: Attempt, context: Context, call: Coroutine[Any, Any, Any], waits_for: Any
-    ) -> None:
-        self._attempt, self._context, self._call = attempt, context, call
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        run, call, waits_for = self._context.run, self._call, self._waits_for
-        while True:
-            caught: BaseException | None = None
-            try:
-                yield waits_for
-            except BaseException as thrown:  # noqa: BLE001 - it is the step's to handle
-                caught = thrown
-            begun = clock()
-            try:
-                waits_for = run(call.send, None) if caught is None else run(call.throw, caught)
-            except StopIteration as stop:
-                return stop.value
-            finally:
-                caught = None  # its traceback may hold this frame
-                self._attempt.turn_over(begun)
 
 
 def _nobody(value: Any, error: BaseException | None) -> None:
