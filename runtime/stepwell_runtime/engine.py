@@ -36,7 +36,8 @@ from stepwell_runtime.launch import Launcher
 from stepwell_runtime.queues import Declarations
 from stepwell_runtime.schedules.service import Schedules
 from stepwell_runtime.unserved import Unserved
-from stepwell_runtime.worker import Worker, WorkerSettings
+from stepwell_runtime.worker import Worker
+from stepwell_runtime.worker_settings import WorkerSettings
 
 PRUNE_PASS = 500
 _COMPLETED = int(Status.COMPLETED)  # to read a member of an enum is slow

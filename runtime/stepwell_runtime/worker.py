@@ -6,11 +6,8 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from stepwell_queue.clock import Clock
 from stepwell_queue.contract import (
@@ -34,58 +31,21 @@ from stepwell_runtime.activation._work import QUEUED, StepWork
 from stepwell_runtime.batch import ALONE_FROM, Batches
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import GuardLoop
-from stepwell_runtime.definitions import (
-    Definition,
-    StepDefinition,
-    TaskDefinition,
-    WorkflowDefinition,
-)
+from stepwell_runtime.definitions import StepDefinition, TaskDefinition, WorkflowDefinition
 from stepwell_runtime.executors import Executors
 from stepwell_runtime.job import Job
 from stepwell_runtime.lag import clock
 from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.log import log
-from stepwell_runtime.middleware import Middleware
 from stepwell_runtime.processes import Processes
 from stepwell_runtime.recycling import Recycling
+from stepwell_runtime.worker_settings import WorkerSettings
 
 _stdlib_log = logging.getLogger("stepwell.worker")  # for when that one raises
 
 LARGEST_CLAIM = 256
 HARD_LIMIT = 2.0
-
-Lifespan = Callable[[], AbstractAsyncContextManager[object]]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """What a worker serves and how much it does at once.
-
-    `limits`: of these of its queues, no more runs at once than this.
-    `concurrency`: activations and tasks; `step_concurrency`: steps inside activations (None: the
-    same); `threads`: plain functions at once; `child_processes`: of those with executor="process"
-    (None: one for each CPU); `middleware`: around all attempts; `cache`: parked runs whose
-    coroutines are kept (0: none); `grace`: seconds that running steps get to end when the worker
-    stops.
-    """
-
-    definitions: Mapping[Identity, Definition]
-    queues: Sequence[str] = ("default",)
-    concurrency: int = 100
-    step_concurrency: int | None = None
-    threads: int = 32
-    child_processes: int | None = None
-    middleware: Sequence[Middleware] = ()
-    lifespan: Lifespan | None = None
-    cache: int = 1000
-    grace: float = 10.0
-    limits: Mapping[str, int] = field(default_factory=dict[str, int])
-    max_jobs: int | None = None
-    max_memory: int | None = None
-    name: str = "worker"
-    trusts_clients: bool = True
-    chance: random.Random = field(default_factory=random.Random)
 
 
 class Worker:

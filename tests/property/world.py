@@ -20,7 +20,8 @@ from stepwell_runtime.activation import _activation
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import CallOptions, registry
 from stepwell_runtime.engine import Engine
-from stepwell_runtime.worker import Worker, WorkerSettings
+from stepwell_runtime.worker import Worker
+from stepwell_runtime.worker_settings import WorkerSettings
 from tests.property import clock as virtual
 from tests.property.clock import VirtualClock
 from tests.property.commits import (
@@ -153,7 +154,7 @@ class _World:
             def busy() -> bool:
                 group = store._group
                 writing = group._busy or group._scheduled or group._retry is not None
-                return writing or worker.threads.borrowed_tokens > 0
+                return writing or worker.executors.threads.borrowed_tokens > 0
 
             self.clock.busy = busy
             sending = self._send(store, engine)

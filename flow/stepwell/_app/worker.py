@@ -70,7 +70,7 @@ def worker_options(
 ) -> WorkerOptions:
     """Check the settings of a worker."""
     if isinstance(queues, (str, Queue)):
-        raise TypeError(f"queues= takes a list: write queues=[{queues!r}]")
+        raise TypeError(f"queues= takes a list of names: write queues=[{queues!r}]")
     if not queues:
         raise ValueError("queues= must name at least one queue")
     names, declared = names_of(queues)
@@ -124,7 +124,7 @@ class Worker:
             raise StepwellError("this worker is running already: make another with app.worker()")
         app, options = self._app, self._options
         lifespan = app.settings.lifespan
-        from stepwell_runtime.worker import WorkerSettings
+        from stepwell_runtime.worker_settings import WorkerSettings
 
         settings = WorkerSettings(
             definitions=app.definitions() if self._serving is None else self._serving,
