@@ -172,6 +172,33 @@ def _() -> object:
     return stepwell.task(executor="process")(render)
 
 
+def two_arguments(items: list[int], more: int) -> None: ...
+
+
+def items_alone(items: list[int]) -> None: ...
+
+
+@plainly("`@task(batch=…)` on a function of two arguments")
+def _() -> object:
+    return lax.task(batch=10)(two_arguments)
+
+
+@plainly("`@task(linger=…)` without `batch=`")
+def _() -> object:
+    return lax.task(linger=1.0)(items_alone)
+
+
+@plainly("`@task(batch=…, max_crashes=2)`")
+def _() -> object:
+    return lax.task(batch=10, max_crashes=2)(items_alone)
+
+
+@plainly("`with_options(timeout=…)` for a task that is executed in batches")
+def _() -> object:
+    many = stepwell.task(batch=10)(items_alone)
+    return many(1).with_options(timeout=3)
+
+
 @plainly("`@workflow(version=0)`")
 def _() -> object:
     return stepwell.workflow(version=0)(checkout.fn)
@@ -238,6 +265,22 @@ def _() -> object:
 @plainly("`RetryLater(-1)`")
 def _() -> object:
     return stepwell.RetryLater(-1)
+
+
+@plainly("`Queue(rate=100)`")
+def _() -> object:
+    return lax.Queue("mail", rate=100)
+
+
+@mistake("two different `Queue`s of one name")
+async def _(app: Stepwell) -> object:
+    async with app.worker(queues=[stepwell.Queue("mail"), stepwell.Queue("mail", limit=2)]):
+        return None
+
+
+@mistake("`queue.configure(limt=5)`, which is no setting")
+async def _(app: Stepwell) -> object:
+    return await untyped(app).queue("mail").configure(limt=5)
 
 
 @plainly("`Retention()` without a limit")
