@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ import pytest
 
 import stepwell_runtime.errors
 from stepwell_runtime.codec import Codec, DecodingError, PayloadTooLarge, SerializationError
-from stepwell_runtime.errors import RetryLater, StepFailed
+from stepwell_runtime.errors import ChildDied, GiveUp, RetryLater, StepFailed
 from tests.codec.conftest import Deploy
 from tests.codec.kinds import Colour, Item, Model
 
@@ -148,6 +149,9 @@ REBUILT: list[BaseException] = [
     DecodingError("w", "app:M", "gone"),
     StepFailed("app.Gone", "m"),
     RetryLater(3.0),
+    RetryLater(timedelta(minutes=1)),
+    GiveUp("why"),
+    ChildDied("task 't'", -9),
 ]
 
 
