@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sqlite3
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from stepwell_queue import (
     Terms,
 )
 from stepwell_queue.contract import QueueSettings, SetQueue
+from stepwell_queue.sqlite.schema import migrations, statements_of
+from stepwell_queue.sqlite.statements import SQL
 from tests.store.kit import TASK, Bench
 
 pytestmark = pytest.mark.anyio
@@ -201,3 +205,30 @@ async def test_children_are_not_refused(bench: Bench) -> None:
     opened = [OpenOp(path, "child", "mail", None) for path, _ in children]
     await bench.store.do(Append(parent, 1, children=children, opened=opened))
     assert len((await bench.claim(session)).runs) == 4
+
+
+# --- what it costs ---
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unique_holder", "leave_unique", "replaced_by", "count_ready", "dependents",
+        "any_dependency", "drop_dependencies", "expired", "any_expired", "next_expiry",
+        "expires_no_more", "have_awaited", "finish_awaited",
+    ],
+)  # fmt: skip
+def test_no_statement_goes_through_a_whole_table(name: str) -> None:
+    db = sqlite3.connect(":memory:")
+    for script in migrations():
+        for statement in statements_of(script):
+            db.execute(statement)
+    sql = SQL[name]
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", sql)]
+    places = max(numbers) if numbers else sql.count("?")
+    steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * places)]
+    db.close()
+    tables = ("runs", "terms", "dependencies", "audit", "targets", "r", "m", "a", "t")
+    scanned = [step.split()[1] for step in steps if step.startswith("SCAN")]
+    assert not set(scanned) & set(tables), steps
+    assert any("SEARCH" in step for step in steps)

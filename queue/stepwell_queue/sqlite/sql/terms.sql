@@ -58,7 +58,7 @@ INSERT INTO dependencies (run, needs, anyhow, failure) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, needs) DO NOTHING
 
 -- name: have_awaited
-UPDATE runs SET awaited = 1 WHERE run IN (SELECT value FROM json_each(?))
+UPDATE runs SET awaited = 1 WHERE run IN (SELECT value FROM json_each(?)) AND awaited = 0
 
 -- name: any_dependency
 SELECT 1 FROM dependencies WHERE run = ? LIMIT 1
