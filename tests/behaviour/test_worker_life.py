@@ -46,6 +46,12 @@ async def waits() -> int:
     return await wait_for_signal(go)
 
 
+async def serve(app: Stepwell, **options: Any) -> None:
+    """Serve until the worker stops by itself."""
+    async with asyncio.timeout(LONG):
+        await app.worker(**options).run()
+
+
 async def counts(runs: list[Run[int]]) -> dict[str, int]:
     statuses = [await run.status() for run in runs]
     return {status: statuses.count(status) for status in sorted(set(statuses))}
@@ -59,8 +65,7 @@ async def test_a_worker_stops_by_itself_after_its_number_of_jobs(
     app: Stepwell, concurrency: int
 ) -> None:
     runs = await app.enqueue_many([quick(number) for number in range(5)])
-    async with asyncio.timeout(LONG):
-        await app.worker(max_jobs=3, concurrency=concurrency).run()
+    await serve(app, max_jobs=3, concurrency=concurrency)
     assert await counts(runs) == {"completed": 3, "ready": 2}
     assert stage.done == [0, 1, 2]
     assert await app.workers() == []
@@ -68,10 +73,10 @@ async def test_a_worker_stops_by_itself_after_its_number_of_jobs(
 
 async def test_activations_of_workflows_count_too(app: Stepwell) -> None:
     run = await app.start(waits())
-    await app.worker(max_jobs=1).run()
+    await serve(app, max_jobs=1)
     assert await run.status() == "parked"
     await run.signal(go, 1)
-    await app.worker(max_jobs=1).run()
+    await serve(app, max_jobs=1)
     assert await run.result(timeout=LONG) == 1
 
 
@@ -91,7 +96,7 @@ async def test_around_a_block_it_leaves_by_itself_and_says_so(app: Stepwell) -> 
 
 async def test_it_waits_for_what_it_holds_however_short_the_grace(app: Stepwell) -> None:
     run = await app.enqueue(held())
-    serving = asyncio.create_task(app.worker(max_jobs=1, grace=0).run())
+    serving = asyncio.create_task(serve(app, max_jobs=1, grace=0))
     await stage.reached("held")
     await until_state(app, "stopping")
     stage.release("held")
@@ -110,8 +115,7 @@ async def test_a_stop_meanwhile_is_one_as_ever(app: Stepwell) -> None:
 
 async def test_a_worker_that_retires_waits_for_no_more_jobs_of_a_batch(app: Stepwell) -> None:
     runs = await app.enqueue_many([gathered(0), gathered(1)])
-    async with asyncio.timeout(LONG):
-        await app.worker(max_jobs=2).run()
+    await serve(app, max_jobs=2)
     assert await counts(runs) == {"completed": 2}
 
 
@@ -127,14 +131,13 @@ async def test_a_worker_stops_by_itself_once_it_has_too_much_memory(
     monkeypatch.setattr(recycling, "resident_mib", lambda: has)
     monkeypatch.setattr(recycling, "LOOKS", 0.001)
     with capture_logs() as logs:
-        serving = asyncio.create_task(app.worker(max_memory=200).run())
+        serving = asyncio.create_task(serve(app, max_memory=200))
         runs = [await app.enqueue(quick(number)) for number in range(2)]
         for run in runs:
             await run.result(timeout=LONG)
         assert not serving.done()
         has = 250.4
-        async with asyncio.timeout(LONG):
-            await serving
+        await serving
     (line,) = [line for line in logs if line["event"] == "worker_recycles"]
     assert (line["reason"], line["memory"], line["taken"]) == ("max_memory", 250, 2)
 
@@ -292,7 +295,7 @@ async def test_others_see_what_a_worker_is_about_and_what_it_still_waits_for(
         Stepwell(address, include=[__name__], lifespan=lifespan) as app,
     ):
         run = await other_app.enqueue(held())
-        serving = asyncio.create_task(app.worker(max_jobs=1).run())
+        serving = asyncio.create_task(serve(app, max_jobs=1))
         await stage.reached("lifespan")
         assert (await until_state(other_app, "starting")).held == 0
         assert await run.status() == "ready"
