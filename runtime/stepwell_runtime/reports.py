@@ -13,7 +13,6 @@ import msgspec
 from stepwell_queue.contract import LogLine, Report
 from stepwell_queue.contract.reports import MOST_LINES, MOST_LOG_BYTES, MOST_NOTE, MOST_TEXT
 from stepwell_queue.errors import StaleFence
-from stepwell_runtime.log import log
 
 if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
@@ -144,6 +143,8 @@ class Reports(Gathering):
 
 def _look_at(answer: Exception | None) -> None:
     if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
+        from stepwell_runtime.log import log  # `import stepwell` does not load structlog
+
         log.warning("report_lost", error=str(answer))
 
 
