@@ -17,6 +17,7 @@ from stepwell import (
     GiveUp,
     Retry,
     RetryLater,
+    RunCancelled,
     StepTimeout,
     Stepwell,
     TaskTimeout,
@@ -26,7 +27,7 @@ from stepwell import (
     task,
     workflow,
 )
-from tests.behaviour.stage import LONG, stage
+from tests.behaviour.stage import LONG, stage, until
 
 pytestmark = pytest.mark.anyio
 THREE = Retry(attempts=3, delay=0.0)
@@ -285,6 +286,34 @@ async def test_a_hundred_abandoned_threads_leave_a_pool_of_four_as_it_was(app: S
                 await run.result(timeout=LONG)
         assert await (await app.enqueue(quick())).result(timeout=LONG) == "quick"
         stage.release("thread")
+
+
+@task
+def holds_the_only_thread() -> None:
+    stage.hold_thread("only")
+
+
+@task
+def leaves_a_trace(what: str = "default") -> None:
+    stage.note(what)
+
+
+async def test_what_was_cancelled_before_it_had_a_thread_never_begins(app: Stepwell) -> None:
+    async with app.worker(threads=1) as worker:
+        await app.enqueue(holds_the_only_thread())
+        await stage.reached("only")
+        run = await app.enqueue(leaves_a_trace("cancelled"))
+
+        async def runs() -> bool:
+            return await run.status() == "running"
+
+        await until(runs)
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=LONG)
+        stage.release("only")
+        await worker.drain()
+    assert stage.done == []
 
 
 @task(timeout=0.02)
