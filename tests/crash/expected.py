@@ -17,6 +17,7 @@ RESULTS: dict[str, list[str]] = {
     "asking": ["a", "yes", "b"],
     "retrying": ["a", "b"],
     "remote": ["a", "b", "c"],
+    "batched": ["a", "s", "s", "b"],
     "parent": ["a", "b", "c", "a", "b", "a"],
 }
 
@@ -27,6 +28,8 @@ EXECUTIONS: dict[str, set[Execution]] = {
     "asking": {("a", 1), ("b", 1)},
     "retrying": {("a", 1), ("a", 2), ("a", 3), ("b", 1)},
     "remote": {("a", 1), ("b", 1), ("c", 1)},
+    "batched": {("a", 1), ("b", 1)},
+    "send_some": {("s", 1)},
     "parent": {("a", 1)},
     "held": {("a", 1), ("b", 1), ("c", 1)},
     "failing": {(what, 1) for what in ("a", "b", "c", "undo c", "undo b", "undo a")},

@@ -23,11 +23,13 @@ from stepwell import (
     Stepwell,
     WorkflowCall,
     compensate,
+    current_run,
     current_step,
     parallel,
     sleep,
     start,
     step,
+    task,
     wait_for_signal,
     workflow,
 )
@@ -64,9 +66,11 @@ class _World:
 
     def add(self, what: str) -> int:
         scope = current_step()
-        effect = Effect(scope.run_id, scope.path, what, scope.attempt, scope.key, os.getpid())
-        os.write(self.descriptor, msgspec.json.encode(effect) + b"\n")
+        self.write(Effect(scope.run_id, scope.path, what, scope.attempt, scope.key, os.getpid()))
         return scope.attempt
+
+    def write(self, effect: Effect) -> None:
+        os.write(self.descriptor, msgspec.json.encode(effect) + b"\n")
 
 
 world = _World()
@@ -98,6 +102,15 @@ async def work_elsewhere(what: str) -> str:
     world.add(what)
     await asyncio.sleep(world.takes)
     return what
+
+
+@task(batch=8, linger=0.01, max_crashes=1000)
+async def send_some(runs: list[str]) -> list[str]:
+    """Gets the id of each run, which it could not know otherwise."""
+    for run in runs:
+        world.write(Effect(run, "", "s", 1, run, os.getpid()))
+    await asyncio.sleep(world.takes)
+    return ["s"] * len(runs)
 
 
 @step
@@ -166,6 +179,12 @@ async def remote(number: int) -> list[str]:
 
 
 @workflow
+async def batched(number: int) -> list[str]:
+    sent = [send_some(f"{current_run().id}/1.{branch}.0") for branch in range(2)]
+    return [await work("a"), *await parallel(*sent), await work("b")]
+
+
+@workflow
 async def parent(number: int) -> list[str]:
     detached = await start(napping(number))
     return [*await linear(number), *await detached.result(), await work("a")]
@@ -199,6 +218,7 @@ KINDS: dict[str, Callable[[int], WorkflowCall[Any]]] = {
     "asking": asking,
     "retrying": retrying,
     "remote": remote,
+    "batched": batched,
     "parent": parent,
     "failing": failing,
     "withdrawn": withdrawn,

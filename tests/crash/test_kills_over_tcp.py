@@ -27,7 +27,7 @@ def test_whoever_is_killed_nothing_acknowledged_is_lost_and_no_step_is_recorded_
     seed: int, tmp_path: Path, scale: Scale
 ) -> None:
     rng = Random(seed)
-    runs = scale(108, 1080)
+    runs = scale(110, 1080)
     victims = rng.sample(VICTIMS * scale(1, 4), scale(3, 16))  # any three kill each kind
     with Cluster(tmp_path, WORKERS, LEASE) as cluster:
         customer = cluster.start_client(runs, str(seed), phases=len(victims) + 1)

@@ -164,7 +164,7 @@ async def test_a_worker_on_the_file_takes_over_from_a_server_that_was_stopped_be
 def test_a_server_that_is_stopped_in_order_under_load_loses_and_repeats_nothing(
     tmp_path: Path, scale: Scale
 ) -> None:
-    runs = scale(54, 1080)
+    runs = scale(50, 1080)
     with Cluster(tmp_path, 2, LEASE) as cluster:
         customer = cluster.start_client(runs, "in order")
         for moment in range(runs // 2, runs * 2, runs * 3 // scale(2, 12)):
