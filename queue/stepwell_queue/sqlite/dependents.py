@@ -40,7 +40,7 @@ def give_up(tx: Tx, run: int) -> None:
 
 
 def _let_start(tx: Tx, run: int) -> None:
-    for target, due in tx.execute(_LET_START, (tx.now, run)).fetchall():
+    for target, due in tx.execute(_LET_START, (tx.now, tx.now, tx.now, run)).fetchall():
         if due is None:
             tx.made_ready(target)
         else:

@@ -32,4 +32,4 @@ def note_crash(tx: Tx, run: int, fence: int) -> None:
 def _insert(tx: Tx, run: int, sql: str, row: tuple[object, ...]) -> None:
     tx.execute(sql, row)
     if tx.cursor.rowcount == 1:
-        tx.execute(_DROP, (run, FIRST_KEPT, FIRST_KEPT + LAST_KEPT))
+        tx.execute(_DROP, (run, FIRST_KEPT, run, FIRST_KEPT + LAST_KEPT))

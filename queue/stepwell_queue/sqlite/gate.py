@@ -253,7 +253,7 @@ class Passage:
         found: list[Candidate] = []
         priority = _HIGHEST
         while len(found) < room:
-            priority = self._tx.one(_NEXT_PRIORITY, (target, priority))[0]
+            priority = self._tx.one(_NEXT_PRIORITY, (target, priority) * 2)[0]
             if priority is None:
                 break
             need = room - len(found)
@@ -285,7 +285,8 @@ class Passage:
 
     def _lanes_between(self, where: tuple[int, int, int, str], after: int, last: int) -> list[int]:
         target, priority, most, taken = where
-        rows = self._tx.execute(_LANES, (target, priority, after, last, most, taken)).fetchall()
+        row = (target, priority, after, target, priority, last, most, last, taken)
+        rows = self._tx.execute(_LANES, row).fetchall()
         return [lane for (lane,) in rows]
 
     def _in_lanes(

@@ -46,7 +46,7 @@ async def _list_queues(reads: Reads, query: ListQueues) -> list[QueueRow]:
             queue, _settings(settings or "{}"), bool(paused), until, reason, running, ready, oldest
         )
         for queue, settings, paused, until, reason, running, ready, oldest in await reads.rows(
-            SQL["list_queues"], (query.queue, query.queue)
+            SQL["list_queues"], (query.queue,)
         )
     ]
 

@@ -141,7 +141,7 @@ class Reads:
             [InboxRow(*row) for row in await self.rows(SQL["inbox"], key)],
             [AuditRow(*row) for row in await self.rows(SQL["audit_of"], key)],
             await self._infos(await self.rows(_CHILDREN, key)),
-            [_failed(row) for row in reversed(await self.rows(SQL["failures_of"], key))],
+            [_failed(row) for row in reversed(await self.rows(SQL["failures_of"], key * 2))],
         )
 
     async def journal_page(self, run: int, seq: int, size: int) -> tuple[list[Record], bool]:

@@ -59,13 +59,15 @@ async def count_dead_letters(reads: Reads, query: CountDeadLetters) -> list[Dead
 
 
 async def read_progress(reads: Reads, query: ReadProgress) -> ProgressRow | None:
-    rows = await reads.rows(SQL["progress_of"], (await _number(reads, query.id),))
+    run = await _number(reads, query.id)
+    rows = await reads.rows(SQL["progress_of"], (run, run))
     return ProgressRow(*rows[0]) if rows else None
 
 
 async def read_log(reads: Reads, query: ReadLog) -> list[LogRow]:
     limit = max(min(query.limit, MOST_LINES), 0)
-    rows = await reads.rows(SQL["log_of"], (await _number(reads, query.id), query.after, limit))
+    run = await _number(reads, query.id)
+    rows = await reads.rows(SQL["log_of"], (query.after, run, run, limit))
     return [LogRow(*row) for row in rows]
 
 

@@ -278,7 +278,7 @@ def _replace(
     if columns.special:
         close(tx, columns.target)
     tx.execute(_AUDIT, (run, _said(new), tx.now, "replace", "", ""))
-    tx.execute(_FORGET, (run, _REPLACEMENTS_KEPT))
+    tx.execute(_FORGET, (run, run, _REPLACEMENTS_KEPT))
     if fails:
         fail(tx, run, plan.failure)
         release(tx, run, _FAILED)
@@ -301,6 +301,6 @@ def _refuse_full(tx: Tx, queue: str) -> None:
         return
     ready = tx.lengths.get(queue)
     if ready is None:
-        ready = tx.lengths[queue] = int(tx.one(_COUNT, (queue, limit))[0])
+        ready = tx.lengths[queue] = int(tx.one(_COUNT, (queue, queue, limit))[0])
     if ready >= limit:
         raise QueueFull(queue, limit)

@@ -177,7 +177,7 @@ class Tx:
         if number is None:
             found = self.one(_FIND_TARGET, key)
             if found is None:
-                self.execute(_INSERT_TARGET, key)
+                self.execute(_INSERT_TARGET, (*key, queue))
                 found = (self.cursor.lastrowid or 0,)
                 self.context.gates_stale = True  # its queue may have one
             if len(self.context.targets) >= _MOST_TARGETS:

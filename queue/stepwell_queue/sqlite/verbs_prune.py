@@ -20,7 +20,7 @@ def prune(tx: Tx, verb: Prune) -> int:
     if bound is None or verb.limit <= 0:
         return 0
     gone: list[int] = []
-    which = (*_queues(verb), bound, tx.now, verb.limit)
+    which = (*_queues(verb), bound, tx.now, verb.limit, verb.limit)
     for (root,) in tx.execute(SQL["prunable"], which).fetchall():
         tree = [run for (run,) in tx.execute(SQL["tree"], (root,)).fetchall()]
         # a tree over the limit goes alone: leaving it would stop retention for ever

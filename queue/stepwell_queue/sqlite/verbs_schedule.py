@@ -96,7 +96,7 @@ def tick(tx: Tx, verb: Tick) -> str | None:
     started, why = (None, verb.why) if verb.run is None else _started(tx, number, overlap, verb)
     run, run_id = (None, None) if started is None else (started.run, started.id)
     tx.execute(_INSERT_TICK, (number, verb.tick, verb.at, run, run_id, why, 0))
-    tx.execute(_FORGET, (number, KEPT, overlap == Overlap.ALLOW))
+    tx.execute(_FORGET, (number, number, KEPT, overlap == Overlap.ALLOW))
     return run_id
 
 

@@ -87,7 +87,7 @@ def _taker(tx: Tx, worker: int, target: int, queue: str) -> SessionState | None:
         refresh(tx)
     if target in tx.context.closed or queue in session.limits:
         return None
-    if not (session.drained and tx.context.alone) and tx.one(_READY, (queue,)):
+    if not (session.drained and tx.context.alone) and tx.one(_READY, (queue, queue)):
         return None
     if session.until < tx.monotonic + tx.context.lease / 2:
         renew(tx, session)

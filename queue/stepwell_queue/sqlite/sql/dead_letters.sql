@@ -7,14 +7,14 @@ SELECT
         JOIN targets t ON t.target = o.target
         JOIN runs r ON r.run = mine.run
         JOIN targets u ON u.target = r.target AND (u.kind, u.name) = (t.kind, t.name)
-    WHERE mine.run = ?1 AND mine.unique_hold IN (0, -1) AND (
+    WHERE mine.run = ? AND mine.unique_hold IN (0, -1) AND (
         (o.status < 10 AND (other.unique_hold = 0 OR (other.unique_hold = 1 AND o.fence = 0)))
-        OR (other.unique_hold = 2 AND other.unique_until > ?2)))
+        OR (other.unique_hold = 2 AND other.unique_until > ?)))
 
 -- name: fresh_budget
-UPDATE runs SET attempts = 0, deadline = deadline + ?1 - ifnull(
+UPDATE runs SET attempts = 0, deadline = deadline + ? - ifnull(
     (SELECT max(a.at) FROM audit a WHERE a.run = runs.run AND a.action = 'requeue'), created)
-WHERE run = ?2
+WHERE run = ?
 
 -- name: take_all
 UPDATE inbox SET absorbed = 1 WHERE run = ? AND absorbed = 0
@@ -39,11 +39,11 @@ SELECT r.run, r.id, t.name, t.version, t.queue, r.ended, r.attempts, r.crashes, 
     EXISTS (SELECT 1 FROM inbox i WHERE i.run = r.parent AND i.uid = r.id AND i.absorbed = 1),
     ifnull(r.value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1))
 FROM runs r CROSS JOIN targets t ON t.target = r.target
-WHERE r.status = 11 AND (r.ended, r.run) < (?1, ?2) AND t.kind = 0
-    AND (?3 IS NULL OR t.queue = ?3) AND (?4 IS NULL OR t.name = ?4)
-ORDER BY r.ended DESC, r.run DESC LIMIT ?5
+WHERE r.status = 11 AND (r.ended, r.run) < (?, ?) AND t.kind = 0
+    AND t.queue = ifnull(?, t.queue) AND t.name = ifnull(?, t.name)
+ORDER BY r.ended DESC, r.run DESC LIMIT ?
 
 -- name: count_dead_letters
 SELECT t.queue, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
-WHERE r.status = 11 AND t.kind = 0 AND (?1 IS NULL OR t.queue = ?1)
+WHERE r.status = 11 AND t.kind = 0 AND t.queue = ifnull(?, t.queue)
 GROUP BY t.queue ORDER BY t.queue

@@ -1,15 +1,15 @@
 -- name: kept_since
 SELECT r.ended FROM targets t CROSS JOIN runs r
-WHERE (?1 IS NULL OR t.queue = ?1) AND t.queue NOT IN (SELECT value FROM json_each(?2))
+WHERE t.queue = ifnull(?, t.queue) AND t.queue NOT IN (SELECT value FROM json_each(?))
     AND r.target = t.target AND r.ended IS NOT NULL AND r.parent IS NULL
-ORDER BY r.ended DESC LIMIT 1 OFFSET ?3
+ORDER BY r.ended DESC LIMIT 1 OFFSET ?
 
 -- name: prunable
 SELECT r.run FROM targets t CROSS JOIN runs r
-WHERE (?1 IS NULL OR t.queue = ?1) AND t.queue NOT IN (SELECT value FROM json_each(?2))
+WHERE t.queue = ifnull(?, t.queue) AND t.queue NOT IN (SELECT value FROM json_each(?))
     AND r.run IN (
         SELECT o.run FROM runs o
-        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.ended < ?3
+        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.ended < ?
             AND (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = o.parent))
             AND NOT EXISTS (
                 WITH RECURSIVE tree (run) AS (
@@ -17,10 +17,10 @@ WHERE (?1 IS NULL OR t.queue = ?1) AND t.queue NOT IN (SELECT value FROM json_ea
                 )
                 SELECT 1 FROM tree t JOIN runs x ON x.run = t.run
                 WHERE x.status < 10 OR x.run = (SELECT max(run) FROM runs) OR EXISTS (
-                    SELECT 1 FROM terms m WHERE m.run = x.run AND m.unique_until > ?4)
+                    SELECT 1 FROM terms m WHERE m.run = x.run AND m.unique_until > ?)
             )
-        ORDER BY o.ended LIMIT ?5)
-ORDER BY r.ended, r.run LIMIT ?5
+        ORDER BY o.ended LIMIT ?)
+ORDER BY r.ended, r.run LIMIT ?
 
 -- name: tree
 WITH RECURSIVE tree (run) AS (

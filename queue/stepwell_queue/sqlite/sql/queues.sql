@@ -58,11 +58,11 @@ WHERE worker IS NOT NULL AND target IN (SELECT target FROM targets WHERE queue =
 -- name: next_priority
 SELECT max(priority) FROM (
     SELECT * FROM (SELECT priority FROM runs
-        WHERE status = 1 AND crashes < 2 AND lane = 0 AND target = ?1 AND priority < ?2
+        WHERE status = 1 AND crashes < 2 AND lane = 0 AND target = ? AND priority < ?
         ORDER BY priority DESC LIMIT 1)
     UNION ALL
     SELECT * FROM (SELECT priority FROM runs
-        WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ?1 AND priority < ?2
+        WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ? AND priority < ?
         ORDER BY priority DESC LIMIT 1))
 
 -- name: ready_without_key
@@ -73,20 +73,20 @@ ORDER BY run LIMIT ?
 -- name: ready_lanes
 WITH RECURSIVE found (lane) AS (
     SELECT min(lane) FROM runs WHERE status = 1 AND crashes < 2 AND lane <> 0
-        AND target = ?1 AND priority = ?2 AND lane > ?3
+        AND target = ? AND priority = ? AND lane > ?
     UNION ALL
     SELECT (SELECT min(r.lane) FROM runs r WHERE r.status = 1 AND r.crashes < 2 AND r.lane <> 0
-        AND r.target = ?1 AND r.priority = ?2 AND r.lane > found.lane)
-    FROM found WHERE found.lane IS NOT NULL AND found.lane < ?4
-    LIMIT ?5
+        AND r.target = ? AND r.priority = ? AND r.lane > found.lane)
+    FROM found WHERE found.lane IS NOT NULL AND found.lane < ?
+    LIMIT ?
 )
-SELECT lane FROM found WHERE lane IS NOT NULL AND lane <= ?4
-    AND lane NOT IN (SELECT value FROM json_each(?6))
+SELECT lane FROM found WHERE lane IS NOT NULL AND lane <= ?
+    AND lane NOT IN (SELECT value FROM json_each(?))
 
 -- name: ready_in_lanes
-SELECT l.value, r.run FROM json_each(?1) l CROSS JOIN runs r
+SELECT l.value, r.run FROM json_each(?) l CROSS JOIN runs r
 WHERE r.run IN (SELECT o.run FROM runs o WHERE o.status = 1 AND o.crashes < 2 AND o.lane <> 0
-    AND o.target = ?2 AND o.priority = ?3 AND o.lane = l.value ORDER BY o.run LIMIT ?4)
+    AND o.target = ? AND o.priority = ? AND o.lane = l.value ORDER BY o.run LIMIT ?)
 ORDER BY r.run
 
 -- name: lane_of
@@ -142,16 +142,16 @@ SELECT q.queue, s.settings, ifnull(s.paused, 0), s.until, ifnull(s.reason, ''),
             WHERE t.queue = q.queue AND r.status = 1 AND r.crashes >= 2)))
 FROM (SELECT queue FROM queues UNION SELECT queue FROM targets) q
 LEFT JOIN queues s ON s.queue = q.queue
-WHERE ? IS NULL OR q.queue = ?
+WHERE q.queue = ifnull(?, q.queue)
 ORDER BY q.queue
 
 -- name: count_runs
 SELECT t.queue, t.kind, r.status, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
-WHERE ?1 IS NULL OR t.queue = ?1 GROUP BY t.queue, t.kind, r.status
+WHERE t.queue = ifnull(?, t.queue) GROUP BY t.queue, t.kind, r.status
 
 -- name: count_ends
 SELECT t.queue, count(*), sum(r.status = 11) FROM targets t CROSS JOIN runs r
-WHERE (?1 IS NULL OR t.queue = ?1) AND r.target = t.target AND r.ended IS NOT NULL AND r.ended > ?2
+WHERE t.queue = ifnull(?, t.queue) AND r.target = t.target AND r.ended IS NOT NULL AND r.ended > ?
 GROUP BY t.queue
 
 -- name: find_running

@@ -12,17 +12,17 @@ WHERE r.run = ? AND r.fence = ? AND r.status = 2 AND t.kind <> 1
 
 -- name: drop_failure
 DELETE FROM failures WHERE failure = (
-        SELECT failure FROM failures WHERE run = ?1 ORDER BY failure LIMIT 1 OFFSET ?2)
-    AND (SELECT count(*) FROM failures WHERE run = ?1) > ?3
+        SELECT failure FROM failures WHERE run = ? ORDER BY failure LIMIT 1 OFFSET ?)
+    AND (SELECT count(*) FROM failures WHERE run = ?) > ?
 
 -- name: failures_of
 SELECT path, number, started, ended, worker, error IS NULL, ifnull(error, x'') FROM (
     SELECT '' AS path, number, started, ended, worker, error, failure
-    FROM failures WHERE run = ?1
+    FROM failures WHERE run = ?
     UNION ALL
     SELECT r.parent_path, f.number, f.started, f.ended, f.worker, f.error, f.failure
     FROM runs r CROSS JOIN targets t ON t.target = r.target CROSS JOIN failures f ON f.run = r.run
-    WHERE r.parent = ?1 AND t.kind = 2)
+    WHERE r.parent = ? AND t.kind = 2)
 ORDER BY ended DESC, failure DESC LIMIT 1000
 
 -- name: report
@@ -45,8 +45,8 @@ INSERT INTO log_lines (run, at, text, fields, path, attempt, bytes) VALUES (?, ?
 -- name: first_line_kept
 SELECT line FROM (
     SELECT line, sum(bytes) OVER later AS size, count(*) OVER later AS count
-    FROM log_lines WHERE run = ?1 WINDOW later AS (ORDER BY line DESC))
-WHERE size <= ?2 AND count <= ?3 ORDER BY line LIMIT 1
+    FROM log_lines WHERE run = ? WINDOW later AS (ORDER BY line DESC))
+WHERE size <= ? AND count <= ? ORDER BY line LIMIT 1
 
 -- name: drop_lines
 DELETE FROM log_lines WHERE run = ? AND line < ?
@@ -62,15 +62,15 @@ SELECT run FROM runs WHERE id = ?
 -- name: progress_of
 SELECT fraction, note, at FROM reports
 WHERE fraction IS NOT NULL AND run IN (
-    SELECT ?1 UNION ALL
+    SELECT ? UNION ALL
     SELECT r.run FROM runs r CROSS JOIN targets t ON t.target = r.target
-    WHERE r.parent = ?1 AND t.kind = 2)
+    WHERE r.parent = ? AND t.kind = 2)
 ORDER BY at DESC LIMIT 1
 
 -- name: log_of
 SELECT line, at, text, fields, path, attempt FROM log_lines
-WHERE line > ?2 AND run IN (
-    SELECT ?1 UNION ALL
+WHERE line > ? AND run IN (
+    SELECT ? UNION ALL
     SELECT r.run FROM runs r CROSS JOIN targets t ON t.target = r.target
-    WHERE r.parent = ?1 AND t.kind = 2)
-ORDER BY line LIMIT ?3
+    WHERE r.parent = ? AND t.kind = 2)
+ORDER BY line LIMIT ?

@@ -25,8 +25,8 @@ ON CONFLICT (id) DO NOTHING
 SELECT target FROM targets WHERE queue = ? AND kind = ? AND name = ? AND version = ?
 
 -- name: insert_target
-INSERT INTO targets (queue, kind, name, version, open) VALUES (?1, ?2, ?3, ?4, NOT EXISTS (
-    SELECT 1 FROM queues WHERE queue = ?1 AND (paused = 1 OR gated = 1)))
+INSERT INTO targets (queue, kind, name, version, open) VALUES (?, ?, ?, ?, NOT EXISTS (
+    SELECT 1 FROM queues WHERE queue = ? AND (paused = 1 OR gated = 1)))
 
 -- name: put_blob
 INSERT INTO blobs (run, role, value) VALUES (?, ?, ?)
@@ -37,10 +37,10 @@ SELECT r.run, t.kind, t.name, t.version, r.digest, r.nonce, r.status, r.parent, 
 FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
 -- name: ready_in_queue
-SELECT 1 FROM targets WHERE queue = ?1 AND open = 0
+SELECT 1 FROM targets WHERE queue = ? AND open = 0
 UNION ALL
 SELECT 1 FROM targets t CROSS JOIN runs r
-    ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?1
+    ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?
 LIMIT 1
 
 -- name: last_run

@@ -40,9 +40,9 @@ SELECT r.id, r.fence FROM ticks t CROSS JOIN runs r ON r.run = t.run
 WHERE t.schedule = ? AND r.status < 10
 
 -- name: forget_ticks
-DELETE FROM ticks WHERE schedule = ?1 AND tick_id <= (
-    SELECT tick_id FROM ticks WHERE schedule = ?1 ORDER BY tick_id DESC LIMIT 1 OFFSET ?2
-) AND (run IS NULL OR ?3 OR NOT EXISTS (
+DELETE FROM ticks WHERE schedule = ? AND tick_id <= (
+    SELECT tick_id FROM ticks WHERE schedule = ? ORDER BY tick_id DESC LIMIT 1 OFFSET ?
+) AND (run IS NULL OR ? OR NOT EXISTS (
     SELECT 1 FROM runs r WHERE r.run = ticks.run AND r.status < 10))
 
 -- name: list_schedules

@@ -14,14 +14,14 @@ ON CONFLICT (run) DO UPDATE SET key = excluded.key, asked = excluded.asked, expi
 -- name: unique_holder
 SELECT r.run, r.id, r.status, r.fence, m.unique_hold, r.args IS NULL
 FROM terms m CROSS JOIN runs r ON r.run = m.run
-WHERE m.unique_key = ?1 AND m.unique_hold >= 0 AND CASE m.unique_hold
-    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE m.unique_until > ?2 END
+WHERE m.unique_key = ? AND m.unique_hold >= 0 AND CASE m.unique_hold
+    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE m.unique_until > ? END
 ORDER BY m.run DESC LIMIT 1
 
 -- name: leave_unique
 UPDATE terms SET unique_hold = -1 - unique_hold
-WHERE unique_key = ?1 AND unique_hold >= 0 AND NOT (SELECT CASE terms.unique_hold
-    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE terms.unique_until > ?2 END
+WHERE unique_key = ? AND unique_hold >= 0 AND NOT (SELECT CASE terms.unique_hold
+    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE terms.unique_until > ? END
     FROM runs r WHERE r.run = terms.run)
 
 -- name: take_unique_again
@@ -40,18 +40,18 @@ SELECT r.run, r.id, r.status FROM audit a JOIN runs r ON r.run = a.run
 WHERE a.action = 'replace' AND a.uid = ?
 
 -- name: forget_replacements
-DELETE FROM audit WHERE run = ?1 AND action = 'replace' AND entry < (
-    SELECT min(entry) FROM (SELECT entry FROM audit WHERE run = ?1 AND action = 'replace'
-        ORDER BY entry DESC LIMIT ?2))
+DELETE FROM audit WHERE run = ? AND action = 'replace' AND entry < (
+    SELECT min(entry) FROM (SELECT entry FROM audit WHERE run = ? AND action = 'replace'
+        ORDER BY entry DESC LIMIT ?))
 
 -- name: count_ready
 SELECT count(*) FROM (
     SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
-        ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?1)
+        ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?)
     UNION ALL
     SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
-        ON r.status = 1 AND r.crashes < 2 AND r.lane <> 0 AND r.target = t.target WHERE t.queue = ?1)
-    LIMIT ?2)
+        ON r.status = 1 AND r.crashes < 2 AND r.lane <> 0 AND r.target = t.target WHERE t.queue = ?)
+    LIMIT ?)
 
 -- name: insert_dependency
 INSERT INTO dependencies (run, needs, anyhow, failure) VALUES (?, ?, ?, ?)
@@ -73,9 +73,9 @@ DELETE FROM dependencies WHERE run = ? AND needs = ?
 DELETE FROM dependencies WHERE run = ?
 
 -- name: let_start
-UPDATE runs SET status = CASE WHEN scheduled > ?1 THEN 0 ELSE 1 END,
-    due = CASE WHEN scheduled > ?1 THEN scheduled END, waiting = '', updated = ?1
-WHERE run = ?2 AND status = 0 AND fence = 0 AND due IS NULL
+UPDATE runs SET status = CASE WHEN scheduled > ? THEN 0 ELSE 1 END,
+    due = CASE WHEN scheduled > ? THEN scheduled END, waiting = '', updated = ?
+WHERE run = ? AND status = 0 AND fence = 0 AND due IS NULL
 RETURNING target, due
 
 -- name: fail_waiting
