@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -200,19 +200,19 @@ class Tx:
         """Note that a run is no longer held."""
         self.effects.moves.append((run, None, 0))
         if self.context.limited or self.context.bounded:
-            self.freed(run)
+            self.freed((run,))
 
-    def freed(self, run: int) -> None:
-        """What waits for the place of this run in its queue may be claimed."""
+    def freed(self, runs: Iterable[int]) -> None:
+        """What waits for the places of these runs in their queues may be claimed."""
         context = self.context
         for session in context.bounded:
             for targets in session.gated.values():
                 self.effects.ready.update(targets)
             session.drained = False
-        queue = context.limited.get(run)
-        if queue is not None:
-            for target, its_queue in context.closed.items():
-                if its_queue == queue:
+        queues = {context.limited[run] for run in runs if run in context.limited}
+        if queues:
+            for target, queue in context.closed.items():
+                if queue in queues:
                     self.made_ready(target)
 
     def gates_changed(self) -> None:

@@ -208,8 +208,7 @@ def finish_some(tx: Tx, verbs: Sequence[Finish]) -> None:
         raise NotAll
     tx.effects.moves += [(end.run, None, 0) for end in verbs]
     if tx.context.limited or tx.context.bounded:
-        for end in verbs:
-            tx.freed(end.run)
+        tx.freed(end.run for end in verbs)
     tx.effects.rested += [Ended(end.run, end.status, end.value) for end in verbs]
 
 

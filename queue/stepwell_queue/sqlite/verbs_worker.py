@@ -181,7 +181,7 @@ def hand_over(tx: Tx, worker: int) -> int:
         row = (int(status), due, crashes, tx.now, run, fence, worker)
         for (target,) in tx.execute(_HAND_OVER, row).fetchall():
             if tx.context.limited or tx.context.bounded:
-                tx.freed(run)
+                tx.freed((run,))
             if due is None:
                 tx.made_ready(target)
             else:
