@@ -55,7 +55,6 @@ STRUCTS: tuple[Any, ...] = (
     contract.History,
     contract.FailedAttempt,
     contract.DeadLetterRow,
-    contract.DeadLetterCount,
     contract.LogLine,
     contract.LogRow,
     contract.ProgressRow,

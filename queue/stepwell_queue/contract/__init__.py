@@ -8,8 +8,6 @@ opaque to it. Times are wall-clock seconds since the epoch. A run is addressed b
 part of a cycle: the garbage collector need not look at it.
 """
 
-from stepwell_queue.contract.dead_letters import CountDeadLetters as CountDeadLetters
-from stepwell_queue.contract.dead_letters import DeadLetterCount as DeadLetterCount
 from stepwell_queue.contract.dead_letters import DeadLetterRow as DeadLetterRow
 from stepwell_queue.contract.dead_letters import ListDeadLetters as ListDeadLetters
 from stepwell_queue.contract.dead_letters import PurgeDeadLetters as PurgeDeadLetters

@@ -67,20 +67,3 @@ class ListDeadLetters(Query[Sequence[DeadLetterRow]], frozen=True, array_like=Tr
     name: str | None = None
     after: str | tuple[float, int] | None = None
     limit: int = 100
-
-
-class DeadLetterCount(msgspec.Struct, frozen=True, array_like=True):
-    """So many dead letters are in a queue."""
-
-    queue: str
-    count: int
-
-
-class CountDeadLetters(Query[Sequence[DeadLetterCount]], frozen=True, array_like=True, tag=107):
-    """Answered by how many dead letters there are, by queue; queues without any are left out.
-
-    It reads nothing but them. `queue`: only this one.
-    """
-
-    answer: ClassVar[Any] = list[DeadLetterCount]
-    queue: str | None = None

@@ -10,7 +10,6 @@ import msgspec
 
 from stepwell_queue.contract import (
     AnyQuery,
-    CountDeadLetters,
     CountEnds,
     CountRuns,
     EndCount,
@@ -93,7 +92,6 @@ _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] =
     KeptSince: _kept_since,
     ListSettings: _list_settings,
     ListDeadLetters: reads_report.list_dead_letters,
-    CountDeadLetters: reads_report.count_dead_letters,
     ReadProgress: reads_report.read_progress,
     ReadLog: reads_report.read_log,
     ListSchedules: reads_schedule.list_schedules,

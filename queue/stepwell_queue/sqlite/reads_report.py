@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stepwell_queue.contract import (
-    CountDeadLetters,
-    DeadLetterCount,
     DeadLetterRow,
     ListDeadLetters,
     LogRow,
@@ -51,11 +49,6 @@ def _dead_letter(row: Any) -> DeadLetterRow:
     return DeadLetterRow(
         run, id, name, version, queue, failed, attempts, crashes, parent_id, bool(handled), error
     )
-
-
-async def count_dead_letters(reads: Reads, query: CountDeadLetters) -> list[DeadLetterCount]:
-    rows = await reads.rows(SQL["count_dead_letters"], (query.queue,))
-    return [DeadLetterCount(*row) for row in rows]
 
 
 async def read_progress(reads: Reads, query: ReadProgress) -> ProgressRow | None:

@@ -20,7 +20,6 @@ from stepwell_queue.contract import (
     CancelRun,
     Claim,
     Claimed,
-    CountDeadLetters,
     CountEnds,
     CountRuns,
     DropSchedule,
@@ -243,7 +242,6 @@ QueryOnWire: TypeAlias = (
     | KeptSince
     | ListSettings
     | ListDeadLetters
-    | CountDeadLetters
     | ReadProgress
     | ReadLog
     | ListSchedules

@@ -42,8 +42,3 @@ FROM runs r CROSS JOIN targets t ON t.target = r.target
 WHERE r.status = 11 AND (r.ended, r.run) < (?, ?) AND t.kind = 0
     AND t.queue = ifnull(?, t.queue) AND t.name = ifnull(?, t.name)
 ORDER BY r.ended DESC, r.run DESC LIMIT ?
-
--- name: count_dead_letters
-SELECT t.queue, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
-WHERE r.status = 11 AND t.kind = 0 AND t.queue = ifnull(?, t.queue)
-GROUP BY t.queue ORDER BY t.queue
