@@ -9,8 +9,10 @@ import pytest
 from stepwell_queue import Finish, Reschedule, Status
 from stepwell_queue.contract import (
     Claimed,
+    PauseQueue,
     QueueSettings,
     RateLimit,
+    ResumeQueue,
     Session,
     SetQueue,
     Terms,
@@ -224,3 +226,61 @@ async def test_the_first_key_has_no_more_turns_than_others_over_many_claims(benc
     for _ in range(6):
         found += keys(await claimed(bench, session, 2))
     assert {key: found.count(key) for key in "abc"} == {"a": 4, "b": 4, "c": 4}
+
+
+# --- names, other queues, pauses ---
+
+
+async def test_the_keys_of_a_queue_take_turns_whatever_the_names_of_their_runs(
+    bench: Bench,
+) -> None:
+    big = await keyed(bench, "big", 4, identity=TASK)
+    small = await keyed(bench, "small", 2, identity=WORKFLOW)
+    session = await bench.session()
+    found = [await claimed(bench, session, 1) for _ in range(4)]
+    assert sorted(id for ids in found for id in ids) == sorted([*big[:2], *small])
+    assert len({ids[0] in big for ids in found[:2]}) == 2
+
+
+async def test_a_key_with_runs_of_two_names_has_one_turn(bench: Bench) -> None:
+    both = await keyed(bench, "both", 1, identity=TASK)
+    both += await keyed(bench, "both", 1, identity=WORKFLOW)
+    other = await keyed(bench, "other", 1)
+    session = await bench.session()
+    assert sorted(await claimed(bench, session, 2)) == sorted([both[0], *other])
+    assert await claimed(bench, session, 2) == both[1:]
+
+
+async def test_without_keys_the_oldest_goes_first_whatever_its_name(bench: Bench) -> None:
+    await settings(bench, limit=10)
+    ids = [(await bench.start(identity=TASK)).id for _ in range(2)]
+    ids += [(await bench.start(identity=WORKFLOW)).id for _ in range(2)]
+    session = await bench.session()
+    assert await claimed(bench, session, 2) == ids[:2]
+    assert await claimed(bench, session, 2) == ids[2:]
+
+
+async def test_a_turn_that_older_work_of_another_queue_took_is_not_lost(bench: Bench) -> None:
+    older = [(await bench.start(queue="other")).id for _ in range(3)]
+    ids = [await keyed(bench, key, 3) for key in ("x", "y", "z")]
+    session = await bench.session(queues=["default", "other"])
+    for id in older:
+        assert await claimed(bench, session, 1) == [id]
+    first = await claimed(bench, session, 3)
+    assert sorted(first) == sorted(some[0] for some in ids)
+
+
+async def test_what_has_a_key_and_came_during_a_pause_is_claimed_after_it(bench: Bench) -> None:
+    await bench.store.do(PauseQueue("default", None))
+    ids = await keyed(bench, "k", 2)
+    await bench.store.do(ResumeQueue("default"))
+    session = await bench.session()
+    assert await claimed(bench, session) == ids
+
+
+async def test_what_has_a_key_is_claimed_once_the_limits_are_gone(bench: Bench) -> None:
+    await settings(bench, key_limit=1)
+    ids = await keyed(bench, "k", 2)
+    await settings(bench)
+    session = await bench.session()
+    assert await claimed(bench, session) == ids

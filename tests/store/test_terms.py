@@ -11,6 +11,7 @@ import pytest
 from stepwell_queue import (
     Append,
     Claim,
+    Finish,
     OpenOp,
     QueueFull,
     RequestRefused,
@@ -142,6 +143,19 @@ async def test_when_ageing_is_taken_away_the_priorities_are_as_asked_for(timed: 
     await timed.start("new", priority=2)
     await set_queue(timed)
     assert await claimed_ids(timed) == ["new", "old"]
+
+
+async def test_what_has_ended_shows_the_priority_that_was_asked_for_whatever_is_set(
+    timed: Bench,
+) -> None:
+    await set_queue(timed, ageing=1.0)
+    move(timed, 10)
+    run = await timed.claimed(await timed.session(), "run", priority=7)
+    await timed.store.do(Finish(run.run, run.fence, Status.COMPLETED, b"", timed.clock.now()))
+    await set_queue(timed)
+    info = await timed.store.info("run")
+    assert info is not None
+    assert info.priority == 7
 
 
 # --- longest lengths ---

@@ -1,16 +1,16 @@
 """The gate: how work is claimed from queues that are paused or limited, and of runs with keys.
 
-Highest priority first; at equal priority the keys of a queue take turns; within a key the oldest
-first. How much may run is counted from what is running, so no counter can be left behind by a
-crash. Keys with no room are known from that (or from their buckets), and left out before their
-backlog is looked at.
+Highest priority first; at equal priority the keys of a queue take turns, whatever the names of
+their runs; within a key, and without one, the oldest first. How much may run is counted from what
+is running, so no counter can be left behind by a crash. Keys with no room are known from that (or
+from their buckets), and left out before their backlog is looked at.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -28,6 +28,7 @@ _NEXT_PRIORITY, _PLAIN, _LANES = SQL["next_priority"], SQL["ready_without_key"],
 _IN_LANES, _LANE_OF = SQL["ready_in_lanes"], SQL["lane_of"]
 _CLOSE, _ANY_KEYED = SQL["close_target"], SQL["any_keyed"]
 _HIGHEST: Final = 2**63 - 1
+_LOWEST: Final = -(2**63) - 1
 _MOST_TURNS: Final = 10_000
 _decode: Final = msgspec.json.Decoder(QueueSettings).decode
 
@@ -40,7 +41,7 @@ def lane_of(queue: str, key: str) -> int:
 
 def close(tx: Tx, target: int) -> None:
     """Have work for a target claimed by way of the gate: a run for it has a key, or expires."""
-    if target not in tx.context.closed:
+    if target not in tx.context.special:  # it may be closed for now only
         tx.execute(_CLOSE, (target,))
         tx.gates_changed()
 
@@ -54,7 +55,9 @@ def refresh(tx: Tx) -> None:
         queue: Gate(_decode(settings), bool(paused), until, since)
         for queue, paused, until, settings, since in tx.execute(_GATES).fetchall()
     }
-    context.closed = dict(tx.execute(_CLOSED).fetchall())
+    closed = tx.execute(_CLOSED).fetchall()
+    context.closed = {target: queue for target, queue, _ in closed}
+    context.special = {target for target, _, special in closed if special}
     context.limited = dict(tx.execute(_LIMITED).fetchall()) if context.closed else {}
     context.gates_stale = False
     context.gates_read += 1
@@ -64,14 +67,13 @@ def refresh(tx: Tx) -> None:
 
 
 class Candidate(NamedTuple):
-    """A run that may be claimed, with its turn among those of its priority."""
+    """A run that may be claimed."""
 
     priority: int
-    turn: int
-    place: int  # of its key among those that have this turn
+    age: int  # of the newest of its queue and priority that goes no later: it keeps their order
     run: int
     lane: int
-    target: int
+    targets: tuple[int, ...]  # those of its queue that the worker serves
 
 
 class Rooms:
@@ -96,11 +98,6 @@ class Rooms:
         """The keys of which nothing may be claimed."""
         return [lane for lane, room in self.left.items() if room <= 0]
 
-    def copy(self) -> Rooms:
-        other = Rooms(self.most)
-        other.left = dict(self.left)
-        return other
-
 
 class Passage:
     """One claim's way through the gates."""
@@ -109,6 +106,7 @@ class Passage:
         self._tx, self._session = tx, session
         self._running: dict[str, dict[int, int]] = {}
         self._lanes: dict[int, int] = {}  # of each candidate
+        self._chosen: list[Candidate] = []
         self._soonest: dict[str, float] = {}  # seconds until a key of the queue has a token
 
     @property
@@ -132,28 +130,25 @@ class Passage:
         lane = self._lanes[run] = self._tx.one(_LANE_OF, (run,))[0]
         return self._rooms_of_keys(queue).of(lane) > 0
 
-    def candidates(self, limit: int) -> list[tuple[int, int]]:
-        """Up to `limit` runs, each with its priority; those that should go first come first."""
+    def candidates(self, limit: int) -> list[tuple[int, int, int]]:
+        """Up to `limit` runs, each with its priority and age, by which they are claimed."""
         found: list[Candidate] = []
         for queue, targets in self._session.gated.items():
             room = min(limit, self._room(queue))
             if room > 0:
-                found += self._of_queue(queue, targets, room)
+                found += self._of_queue(queue, tuple(targets), room)
         found.sort(key=_rank)
-        chosen = found[:limit]
-        self._lanes = {one.run: one.lane for one in chosen}
-        turns = self._tx.context.turns
-        if len(turns) > _MOST_TURNS:
-            turns.clear()
-        for one in chosen:
-            turns[one.target, one.priority] = one.lane
-        return [(one.priority, one.run) for one in chosen]
+        self._chosen = found[:limit]
+        self._lanes = {one.run: one.lane for one in self._chosen}
+        return [(one.priority, one.age, one.run) for one in self._chosen]
 
     def claimed(self, rows: Iterable[tuple[int, int]]) -> None:
         """Note the runs that have been claimed, each with its target."""
         context = self._tx.context
         starts: dict[str, list[int]] = {}
-        for run, target in rows:
+        claimed = dict(rows)
+        self._note_turns(claimed)
+        for run, target in claimed.items():
             queue = context.closed.get(target)
             if queue is not None:
                 context.limited[run] = queue
@@ -162,6 +157,14 @@ class Passage:
             self._take_tokens(queue, lanes)
         for queue, wait in self._soonest.items():
             self._wake_for_keys(queue, wait)
+
+    def _note_turns(self, claimed: Collection[int]) -> None:
+        turns = self._tx.context.turns
+        if len(turns) > _MOST_TURNS:
+            turns.clear()
+        for one in self._chosen:
+            if one.run in claimed:
+                turns[one.targets, one.priority] = one.lane
 
     def _take_tokens(self, queue: str, lanes: Sequence[int]) -> None:
         gate = self._tx.context.gates.get(queue)
@@ -235,78 +238,104 @@ class Passage:
                 self._key_waits(queue, until_one(left, rate))
         return rooms
 
-    def _of_queue(self, queue: str, targets: Sequence[int], room: int) -> list[Candidate]:
-        """Runs of a queue, best first: each of its names offers as many as there is room for."""
+    def _of_queue(self, queue: str, targets: tuple[int, ...], room: int) -> list[Candidate]:
+        """Runs of a queue, best first."""
         rooms = self._rooms_of_keys(queue)
-        offered: list[Candidate] = []
-        for target in targets:
-            offered += self._of_target(target, room, rooms.copy())
-        offered.sort(key=_rank)
-        chosen: list[Candidate] = []
-        for one in offered:
-            if len(chosen) < room and rooms.of(one.lane) > 0:
-                rooms.take(one.lane)
-                chosen.append(one)
-        return chosen
-
-    def _of_target(self, target: int, room: int, rooms: Rooms) -> list[Candidate]:
         found: list[Candidate] = []
-        priority = _HIGHEST
+        tops = {target: self._priority_below(target, _HIGHEST) for target in targets}
         while len(found) < room:
-            priority = self._tx.one(_NEXT_PRIORITY, (target, priority) * 2)[0]
-            if priority is None:
+            priority = max(tops.values())
+            if priority == _LOWEST:
                 break
-            need = room - len(found)
-            rows = self._tx.execute(_PLAIN, (target, priority, need)).fetchall()
-            without_key = [run for (run,) in rows]
-            lanes = self._lanes_at(target, priority, need, rooms.taken(), [0] if rows else [])
-            runs = self._in_lanes(target, priority, lanes, need, rooms)
-            runs[0] = without_key
-            for turn, one_each in enumerate(zip_longest(*[runs[lane] for lane in lanes])):
-                for place, run in enumerate(one_each):
-                    if run is not None and len(found) < room:
-                        lane = lanes[place]
-                        rooms.take(lane)
-                        found.append(Candidate(priority, turn, place, run, lane, target))
+            level = [target for target, top in tops.items() if top == priority]
+            found += self._of_level(targets, level, priority, room - len(found), rooms)
+            for target in level:
+                tops[target] = self._priority_below(target, priority)
         return found
 
-    def _lanes_at(
-        self, target: int, priority: int, need: int, taken: list[int], without_key: list[int]
+    def _priority_below(self, target: int, priority: int) -> int:
+        found = self._tx.one(_NEXT_PRIORITY, (target, priority) * 2)[0]
+        return _LOWEST if found is None else int(found)
+
+    def _of_level(
+        self, targets: tuple[int, ...], level: list[int], priority: int, need: int, rooms: Rooms
+    ) -> list[Candidate]:
+        """Runs of one priority, in which keys take turns; `level`: the targets that have any."""
+        plain = self._without_key(level, priority, need)
+        last = self._tx.context.turns.get((targets, priority), -1)
+        lanes = self._lanes_from(last, level, priority, need, rooms, [0] if plain else [])
+        runs = self._in_lanes(level, priority, lanes, need, rooms)
+        runs[0] = plain
+        found: list[Candidate] = []
+        age = 0
+        for one_each in zip_longest(*[runs[lane] for lane in lanes]):
+            for lane, run in zip(lanes, one_each, strict=True):
+                if run is not None and len(found) < need:
+                    rooms.take(lane)
+                    age = max(age, run)
+                    found.append(Candidate(priority, age, run, lane, targets))
+        return found
+
+    def _without_key(self, level: list[int], priority: int, need: int) -> list[int]:
+        rows = [self._tx.execute(_PLAIN, (one, priority, need)).fetchall() for one in level]
+        return sorted(run for some in rows for (run,) in some)[:need]
+
+    def _lanes_from(
+        self,
+        last: int,
+        level: list[int],
+        priority: int,
+        need: int,
+        rooms: Rooms,
+        without_key: list[int],
     ) -> list[int]:
         """The keys whose turn it is, from the one after that which had the last; 0 = no key."""
-        last = self._tx.context.turns.get((target, priority), -1)
-        where = (target, priority, need + len(taken) + 1, json.dumps(taken))
+        taken = rooms.taken()
+        where = (level, priority, need + len(taken) + 1, json.dumps(taken))
         if last < 0:
-            return [*without_key, *self._lanes_between(where, 0, _HIGHEST)][:need]
-        lanes = [*self._lanes_between(where, last, _HIGHEST), *without_key]
+            return [*without_key, *self._lanes_between(*where, 0, _HIGHEST)][:need]
+        lanes = [*self._lanes_between(*where, last, _HIGHEST), *without_key]
         if last and len(lanes) < need:
-            lanes += self._lanes_between(where, 0, last)
+            lanes += self._lanes_between(*where, 0, last)
         return lanes[:need]
 
-    def _lanes_between(self, where: tuple[int, int, int, str], after: int, last: int) -> list[int]:
-        target, priority, most, taken = where
-        row = (target, priority, after, target, priority, last, most, last, taken)
-        rows = self._tx.execute(_LANES, row).fetchall()
-        return [lane for (lane,) in rows]
+    def _lanes_between(
+        self, level: list[int], priority: int, most: int, taken: str, after: int, last: int
+    ) -> list[int]:
+        found: set[int] = set()
+        for target in level:
+            row = (target, priority, after, target, priority, last, most, last, taken)
+            found.update(lane for (lane,) in self._tx.execute(_LANES, row).fetchall())
+        return sorted(found)
 
     def _in_lanes(
-        self, target: int, priority: int, lanes: list[int], need: int, rooms: Rooms
+        self, level: list[int], priority: int, lanes: list[int], need: int, rooms: Rooms
     ) -> dict[int, list[int]]:
         """The oldest runs of each key, enough of each that together they fill the need."""
         runs: dict[int, list[int]] = {lane: [] for lane in lanes}
         keys = [lane for lane in lanes if lane]
         each = -(-need // max(len(lanes), 1))
         while keys:
-            for lane in keys:
-                runs[lane].clear()
-            row = (json.dumps(keys), target, priority, each)
-            for lane, run in self._tx.execute(_IN_LANES, row).fetchall():
-                if len(runs[lane]) < rooms.of(lane):
-                    runs[lane].append(run)
+            for lane, found in self._oldest(level, priority, keys, each).items():
+                runs[lane] = found[: min(each, rooms.of(lane))]
             longer = any(len(runs[lane]) == each < rooms.of(lane) for lane in keys)
             if not longer or sum(map(len, runs.values())) >= need:
                 break
             each *= 2
+        return runs
+
+    def _oldest(
+        self, level: list[int], priority: int, keys: list[int], each: int
+    ) -> dict[int, list[int]]:
+        """The oldest runs of each key, at least `each` of them if there are so many."""
+        runs: dict[int, list[int]] = {}
+        for target in level:
+            row = (json.dumps(keys), target, priority, each)
+            for lane, run in self._tx.execute(_IN_LANES, row).fetchall():
+                runs.setdefault(lane, []).append(run)
+        if len(level) > 1:
+            for found in runs.values():
+                found.sort()
         return runs
 
 
@@ -341,5 +370,5 @@ def returned(tx: Tx, run: int) -> None:
             take(tx, queue, lane, gate.settings.key_rate, -1)
 
 
-def _rank(one: Candidate) -> tuple[int, int, int, int]:
-    return (-one.priority, one.turn, one.place, one.run)
+def _rank(one: Candidate) -> tuple[int, int]:
+    return (-one.priority, one.age)

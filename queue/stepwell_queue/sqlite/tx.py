@@ -67,7 +67,7 @@ class SessionState:
         self.targets = targets
         seeks = _union(SQL["claim_seek"], len(targets))
         self.claim_sql = SQL["claim"].format(seeks=seeks)
-        self.gated_sql = SQL["claim"].format(seeks=f"{seeks} UNION ALL {SQL['claim_chosen']}")
+        self.gated_sql = SQL["claim"].format(seeks=SQL["claim_chosen"].format(seeks=seeks))
         self.alone_sql = _union(SQL["claim_seek_alone"], len(targets))
         self.drained = False  # the last claim found all, and nothing became ready since
         self.gates_read = -1
@@ -100,8 +100,10 @@ class Context:
         self.alone = True  # no other process has this file open
         self.gates: dict[str, Gate] = {}  # of queues for which something is set
         self.closed: dict[int, str] = {}  # targets that are not open, each with its queue
+        self.special: set[int] = set()  # those of them that stay so
         self.limited: dict[int, str] = {}  # running runs of those, each with its queue
-        self.turns: dict[tuple[int, int], int] = {}  # target, priority -> the lane that was last
+        # the targets that a worker serves of a queue, and a priority -> the lane that was last
+        self.turns: dict[tuple[tuple[int, ...], int], int] = {}
         self.gates_stale, self.gates_read = True, 0
         self.opens_at = _NEVER  # when a gate opens by itself
 

@@ -63,7 +63,8 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
     if tx.one(_ANY_ALONE) is not None:
         alone = _alone(tx, session, gates)
         if verb.idle and alone is not None:
-            rows = _take(tx, session, session.gated_sql, 1, session.targets, json.dumps([alone]))
+            chosen = json.dumps([alone])
+            rows = _take(tx, session, session.gated_sql, 1, session.targets, chosen, 1)
         alone_waiting = alone is not None
     if rows:
         session.alone = rows[0][_RUN]
@@ -74,7 +75,7 @@ def claim(tx: Tx, verb: Claim) -> ClaimResult:
         rows = _take(tx, session, session.claim_sql, verb.limit, ())
     else:
         chosen = json.dumps(gates.candidates(verb.limit))
-        rows = _take(tx, session, session.gated_sql, verb.limit, gates.targets, chosen)
+        rows = _take(tx, session, session.gated_sql, verb.limit, gates.targets, chosen, verb.limit)
         gates.claimed([(row[_RUN], row[_TARGET]) for row in rows])
     more = len(rows) == verb.limit
     session.drained = not more
@@ -92,7 +93,7 @@ def holds_alone(tx: Tx, session: SessionState) -> bool:
 
 
 def _take(
-    tx: Tx, session: SessionState, sql: str, limit: int, beside: Collection[int], *chosen: str
+    tx: Tx, session: SessionState, sql: str, limit: int, beside: Collection[int], *chosen: str | int
 ) -> list[Any]:
     """Claim from all targets but those `beside`, and what was chosen of these."""
     now = tx.now
@@ -115,14 +116,14 @@ def _seeks(session: SessionState, limit: int, beside: Collection[int]) -> list[A
     return parameters
 
 
-def _alone(tx: Tx, session: SessionState, gates: Passage | None) -> tuple[int, int] | None:
-    """The first run with >= 2 crashes that may be claimed, with its priority."""
+def _alone(tx: Tx, session: SessionState, gates: Passage | None) -> tuple[int, int, int] | None:
+    """The first run with >= 2 crashes that may be claimed, as `candidates` says it."""
     shut = gates.shut() if gates is not None else ()
     rows = tx.execute(session.alone_sql, _seeks(session, _FEW, shut)).fetchall()
     rows.sort(key=_by_rank)
     for priority, run in rows:
         if gates is None or gates.admits(run, tx.one(_WHERE, (run,))[3]):
-            return priority, run
+            return priority, run, run
     return None
 
 

@@ -2,7 +2,7 @@
 SELECT queue, paused, until, settings, ageing_since FROM queues
 
 -- name: closed_targets
-SELECT target, queue FROM targets WHERE open = 0
+SELECT target, queue, special FROM targets WHERE open = 0
 
 -- name: queue_row
 SELECT paused, settings, declared, ageing_since FROM queues WHERE queue = ?
@@ -27,7 +27,7 @@ UPDATE targets SET special = 1, open = 0 WHERE target = ? AND special = 0
 
 -- name: drop_ageing
 UPDATE runs SET priority = (SELECT t.asked FROM terms t WHERE t.run = runs.run)
-WHERE status < 10 AND target IN (SELECT target FROM targets WHERE queue = ?)
+WHERE target IN (SELECT target FROM targets WHERE queue = ?)
     AND run IN (SELECT t.run FROM terms t WHERE t.asked IS NOT NULL)
 
 -- name: forget_asked

@@ -163,7 +163,12 @@ SELECT * FROM (SELECT priority, run FROM runs
     ORDER BY priority DESC, run LIMIT ?)
 
 -- name: claim_chosen
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)
+SELECT priority, run FROM (
+    SELECT priority, run AS age, run FROM ({seeks})
+    UNION ALL
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
+    FROM json_each(?))
+ORDER BY priority DESC, age LIMIT ?
 
 -- name: claim_seek_alone
 SELECT * FROM (SELECT priority, run FROM runs
