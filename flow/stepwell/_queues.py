@@ -69,7 +69,7 @@ class Queue:
     max_length: int | None = None
     ageing: Seconds | None = None
     retention: Retention | None = None
-    declared: DeclaredQueue = field(init=False, repr=False, compare=False)
+    _declared: DeclaredQueue = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         frame = sys._getframe(2)  # past __init__
@@ -84,7 +84,7 @@ class Queue:
             object.__setattr__(self, "ageing", _span(self.ageing, "Queue(ageing=…)"))
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         declared = DeclaredQueue(self.name, _settings(self), place)
-        object.__setattr__(self, "declared", declared)
+        object.__setattr__(self, "_declared", declared)
 
 
 def _span(value: Seconds, what: str) -> float:
@@ -148,7 +148,12 @@ def changed_settings(name: str, changes: Mapping[str, Any]) -> tuple[QueueSettin
     only = [one for one in changes if one != "retention"]
     if "retention" in changes:
         only += ["keep_age", "keep_count"]
-    return Queue(name, **changes).declared.settings, only
+    return settings_of(Queue(name, **changes)), only
+
+
+def settings_of(queue: Queue) -> QueueSettings:
+    """Return what holds for a queue as the store keeps it."""
+    return queue._declared.settings
 
 
 def name_of(queue: str | Queue | None, what: str = "queue") -> str | None:
@@ -162,7 +167,7 @@ def name_of(queue: str | Queue | None, what: str = "queue") -> str | None:
 
 
 def declared_of(queue: str | Queue | None) -> DeclaredQueue | None:
-    return queue.declared if isinstance(queue, Queue) else None
+    return queue._declared if isinstance(queue, Queue) else None
 
 
 def queue_options(queue: str | Queue | None) -> dict[str, Any]:
@@ -180,5 +185,5 @@ def names_of(queues: Iterable[str | Queue]) -> tuple[list[str], tuple[DeclaredQu
             raise TypeError("queues= takes names or Queues, not None")
         names.append(name)
         if isinstance(queue, Queue):
-            declared.append(queue.declared)
+            declared.append(queue._declared)
     return names, tuple(declared)

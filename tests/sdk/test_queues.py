@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,9 +27,15 @@ from stepwell import (
 from stepwell_queue.clock import utc
 
 pytestmark = pytest.mark.anyio
+
+
+def line_here() -> int:
+    return sys._getframe(1).f_lineno
+
+
 MakeApp = Callable[[], Stepwell]
 
-mail = Queue("mail", limit=2, rate=Rate(1000, per=1.0))
+mail, PLACE = Queue("mail", limit=2, rate=Rate(1000, per=1.0)), line_here()
 begun: dict[str, asyncio.Event] = {}
 let_end: dict[str, asyncio.Event] = {}
 
@@ -182,16 +189,15 @@ async def test_what_an_operator_changed_stays_until_the_declaration_changes(
 async def test_two_declarations_that_differ_are_refused_when_a_worker_starts(
     app: Stepwell,
 ) -> None:
-    twin = Queue("mail", limit=3)
+    twin, twin_line = Queue("mail", limit=3), line_here()
     async with app:
         with pytest.raises(DefinitionError) as refused:
             async with app.worker(queues=[twin]):
                 pass
     said = str(refused.value)
     assert "queue 'mail' is declared in two ways" in said
-    assert mail.declared.place in said
-    assert twin.declared.place in said
-    assert f"{__file__}:" in said
+    lines = [f"{__file__}:{line}" for line in (PLACE, twin_line)]
+    assert all(line in said for line in lines)
 
 
 async def test_equal_declarations_in_two_places_are_one(app: Stepwell) -> None:

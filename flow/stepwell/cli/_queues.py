@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stepwell._app.app import Stepwell
 from stepwell._app.queues import QueueInfo
-from stepwell._queues import Queue, Rate
+from stepwell._queues import Queue, Rate, settings_of
 from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
 from stepwell.cli._options import (
@@ -140,7 +140,7 @@ def rate_text(rate: Rate | None) -> str | None:
 
 
 def queue_shape(one: QueueInfo) -> Shape:
-    settings = one.settings.declared.settings
+    settings = settings_of(one.settings)
     return {
         "queue": one.name,
         "paused": one.paused,
