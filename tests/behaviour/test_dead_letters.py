@@ -20,11 +20,12 @@ from stepwell import (
     RunNotFound,
     Stepwell,
     current_job,
+    parallel,
     step,
     task,
     workflow,
 )
-from tests.behaviour.stage import LONG, stage
+from tests.behaviour.stage import LONG, stage, until
 
 pytestmark = pytest.mark.anyio
 broken: set[str] = set()
@@ -82,6 +83,18 @@ async def catches(what: str) -> str:
         return await work(what)
     except Broken:
         return "without it"
+
+
+@task
+async def waits() -> str:
+    await stage.hold("waits")
+    return "waited"
+
+
+@workflow
+async def in_parallel() -> list[str]:
+    outcomes = await parallel(work("x"), waits(), return_exceptions=True)
+    return [one if isinstance(one, str) else type(one).__name__ for one in outcomes]
 
 
 async def fail(*runs: Run[Any]) -> None:
@@ -249,6 +262,22 @@ async def test_what_a_workflow_has_handled_is_not_requeued(app: Stepwell) -> Non
         assert await app.requeue_dead_letters(dry_run=dry_run) == 0
         assert await app.purge_dead_letters(dry_run=dry_run, confirm=True) == 0
     assert await app.get(letter.id).status() == "failed"
+
+
+async def test_the_failed_child_of_a_workflow_that_goes_on_is_not_deleted(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(in_parallel())
+        await stage.reached("waits")
+
+        async def has_failed() -> bool:
+            return bool(await app.dead_letters())
+
+        await until(has_failed)
+        (letter,) = await app.dead_letters()
+        assert await app.purge_dead_letters(confirm=True) == 0
+        assert await app.get(letter.id).status() == "failed"
+        stage.release("waits")
+        assert await run.result(timeout=LONG) == ["Broken", "waited"]
 
 
 async def test_a_failure_by_which_a_workflow_failed_is_final(app: Stepwell) -> None:
