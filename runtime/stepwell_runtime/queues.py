@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from stepwell_queue.contract import QueueSettings, SetQueue, Store
+from stepwell_queue.errors import StoreUnavailable
 from stepwell_runtime.errors import DefinitionError
 
 
@@ -52,8 +53,25 @@ class Declarations:
 
     async def say(self, queue: DeclaredQueue) -> None:
         """Have the store apply a declaration, unless it was the last one. Raises RequestRefused."""
-        known = self._said.get(queue.name)
-        if known is queue or (known is not None and known.settings == queue.settings):
+        if not self._is_said(queue):
+            await self._store.do(SetQueue(queue.name, queue.settings, queue.digest))
+            self._said[queue.name] = queue
+
+    def note(self, queue: DeclaredQueue) -> None:
+        """Do as `say`, ahead of what is submitted after this, and do not wait for it."""
+        if self._is_said(queue):
             return
-        await self._store.do(SetQueue(queue.name, queue.settings, queue.digest))
         self._said[queue.name] = queue
+
+        def done(answer: object) -> None:
+            if isinstance(answer, Exception):
+                self._said.pop(queue.name, None)  # and again with the next run
+
+        try:
+            self._store.submit(SetQueue(queue.name, queue.settings, queue.digest), done)
+        except StoreUnavailable as closed:
+            done(closed)
+
+    def _is_said(self, queue: DeclaredQueue) -> bool:
+        known = self._said.get(queue.name)
+        return known is queue or (known is not None and known.settings == queue.settings)

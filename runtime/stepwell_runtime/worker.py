@@ -39,6 +39,7 @@ from stepwell_runtime.lanes import Lanes
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.log import log
 from stepwell_runtime.processes import Processes
+from stepwell_runtime.queues import Declarations
 from stepwell_runtime.recycling import Recycling
 from stepwell_runtime.worker_settings import WorkerSettings
 
@@ -63,6 +64,7 @@ class Worker:
     ) -> None:
         self.store, self.settings, self.app = store, settings, app
         self.codec, self.clock, self.launcher = codec, clock, launcher
+        self.declarations = Declarations(store)
         self.chance = settings.chance
         self.trusts_clients = settings.trusts_clients
         self.held: dict[int, Activation | Job] = {}

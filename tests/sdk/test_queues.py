@@ -73,6 +73,17 @@ async def nap() -> str:
     return await shout("rested")
 
 
+elsewhere = Queue("elsewhere", limit=7)
+
+
+@workflow
+async def detour() -> list[str]:
+    return [
+        await shout("chosen").with_options(queue=elsewhere),
+        await note("chosen").with_options(queue=elsewhere),
+    ]
+
+
 @workflow(queue="plain")
 async def parent() -> str:
     return await note("child")
@@ -148,7 +159,6 @@ async def settings_of(app: Stepwell, name: str) -> Queue:
 
 
 async def test_a_worker_declares_the_queues_that_it_serves(app: Stepwell) -> None:
-    elsewhere = Queue("elsewhere", limit=7)
     async with app:
         async with app.worker(queues=["default", elsewhere]):
             assert await settings_of(app, "elsewhere") == elsewhere
@@ -168,6 +178,13 @@ async def test_enqueueing_declares_the_queue(app: Stepwell) -> None:
         other = Queue("other", ageing=5.0)
         await app.enqueue_many([send(3).with_options(queue=other)])
         assert await settings_of(app, "other") == other
+
+
+async def test_a_child_declares_the_queue_that_is_chosen_for_it(app: Stepwell) -> None:
+    async with app, app.worker(queues=["default", "elsewhere"]):
+        run = await app.start(detour())
+        assert await run.result() == ["CHOSEN", "chosen"]
+        assert await settings_of(app, "elsewhere") == elsewhere
 
 
 async def test_what_an_operator_changed_stays_until_the_declaration_changes(

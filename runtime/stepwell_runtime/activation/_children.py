@@ -71,6 +71,9 @@ class Children:
         assert execution is not None
         attempt = 1 if op.kind == "start" else execution.facts.attempt + execution.resumed
         id = op.options.id or child_id(activation.id, op.path, attempt)
+        declared = op.options.declared or op.definition.declared
+        if declared is not None:
+            worker.declarations.note(declared)
         return worker.launcher.child_row(
             op.definition, op.args, op.options, id, derived_nonce(activation.seed, op.path)
         )
