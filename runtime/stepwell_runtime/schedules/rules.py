@@ -9,21 +9,20 @@ from __future__ import annotations
 import functools
 import math
 from collections import deque
-from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Final, TypeAlias
+from datetime import datetime, timedelta, tzinfo
+from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
 from stepwell_queue.clock import utc
 
-if TYPE_CHECKING:
-    from cronsim import CronSim
-
 SHORTEST: Final = 0.1
 """Seconds between ticks of `Every`, at least."""
 _LONGEST_PATTERN: Final = 200
 _LATEST: Final = 250_000_000_000.0  # the year 9892: later dates have no room for what comes next
+_LOOK_AHEAD: Final = 6 * 3600  # seconds in which no clocks change twice
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, wherever they are
 _ANY_TIME: Final = datetime(2024, 1, 1)  # noqa: DTZ001 - where the search for a first match begins
 
 
@@ -200,22 +199,46 @@ def read_pattern(given: str) -> tuple[str, bool]:
 def _next_by_the_clock(pattern: str, zone: tzinfo, t: float) -> float | None:
     from cronsim import CronSim
 
-    matches = CronSim(pattern, datetime.fromtimestamp(math.floor(t), zone))
-    for found in matches:
-        tick = found.timestamp()
-        # It may be a midnight that is skipped, or one that is over and comes again.
-        if tick > t and _fits(matches, datetime.fromtimestamp(tick, zone)):
-            return tick
+    # As long as clocks do not change, what they show is some seconds off UTC. The library only gets
+    # times without a zone: with one it may go round and round an hour that is repeated at midnight.
+    begin = math.floor(t)
+    offset = _offset(zone, begin)
+    while True:
+        shown = _EPOCH + timedelta(seconds=begin) + offset
+        found = next(CronSim(pattern, shown), None)
+        if found is None:
+            return None
+        tick = begin + round((found - shown).total_seconds())
+        change = _change(zone, begin + 1, tick, offset)
+        if change is None:
+            return float(tick)
+        begin, offset = change - 1, _offset(zone, change)
+
+
+def _offset(zone: tzinfo, at: int) -> timedelta:
+    return datetime.fromtimestamp(at, zone).utcoffset() or timedelta(0)
+
+
+def _change(zone: tzinfo, first: int, last: int, offset: timedelta) -> int | None:
+    """The first second of these at which the offset is another one; None = there is none."""
+    known = first - 1
+    while known < last:
+        at = min(known + _LOOK_AHEAD, last)
+        if _offset(zone, at) != offset:
+            return _first_other(zone, known, at, offset)
+        known = at
     return None
 
 
-def _fits(matches: CronSim, local: datetime) -> bool:
-    return (
-        local.month in matches.months
-        and matches.match_day(local.date())
-        and local.minute in matches.minutes
-        and local.second in matches.seconds
-    )
+def _first_other(zone: tzinfo, before: int, after: int, offset: timedelta) -> int:
+    """The first second with another offset than before; `after` has one."""
+    while after - before > 1:
+        middle = (before + after) // 2
+        if _offset(zone, middle) == offset:
+            before = middle
+        else:
+            after = middle
+    return after
 
 
 def _next_of_the_day(pattern: str, zone: tzinfo, t: float) -> float | None:
@@ -237,13 +260,7 @@ def _instant(shown: datetime, zone: tzinfo) -> float | None:
         return tick
     # A time in a gap, counted with the offset from before it, is later than the gap, and counted
     # with the other one is earlier.
-    before, after = int(shown.replace(tzinfo=zone, fold=1).timestamp()), int(tick)
-    old = datetime.fromtimestamp(before, zone).utcoffset()
-    while after - before > 1:
-        middle = (before + after) // 2
-        if datetime.fromtimestamp(middle, zone).utcoffset() == old:
-            before = middle
-        else:
-            after = middle
-    last, next_ = datetime.fromtimestamp(before, zone), datetime.fromtimestamp(after, zone)
+    earlier = math.floor(shown.replace(tzinfo=zone, fold=1).timestamp())
+    after = _first_other(zone, earlier, math.floor(tick), _offset(zone, earlier))
+    last, next_ = datetime.fromtimestamp(after - 1, zone), datetime.fromtimestamp(after, zone)
     return None if last.date() < shown.date() < next_.date() else float(after)
