@@ -261,7 +261,9 @@ async def test_a_queue_is_counted_by_what_is_in_it(timed: Bench, clock: ManualCl
     await timed.start("new", queue="mail", terms=Terms(key="k"))
     await timed.start("later", queue="mail", due=clock.now() + 60)
     found = await row(timed)
-    assert (found.running, found.ready, found.oldest) == (1, 2, clock.now() - 5)
+    assert (found.running, found.ready) == (1, 2)
+    [ready] = [one for one in await _counts(timed) if one.status == Status.READY]
+    assert ready.since == clock.now() - 5
     assert await timed.store.read(FindRunning("mail")) == ["held"]
     assert await timed.store.read(FindRunning("mail", 0)) == []
     assert await timed.store.read(FindRunning("mail", -1)) == []
@@ -274,6 +276,16 @@ async def test_a_queue_is_counted_by_what_is_in_it(timed: Bench, clock: ManualCl
         (Kind.WORKFLOW, Status.READY, 2),
     ]
     assert await timed.store.read(CountRuns("other")) == []
+
+
+async def test_what_comes_due_is_ready_since_then(timed: Bench, clock: ManualClock) -> None:
+    session = await timed.session()
+    await timed.store.do(PauseQueue("mail", None))
+    await timed.start(queue="mail", due=clock.now() + 60)
+    clock.move(3600)
+    await timed.claim(session)
+    [ready] = await _counts(timed)
+    assert (ready.status, ready.since) == (Status.READY, clock.now())
 
 
 async def _counts(bench: Bench) -> Sequence[RunCount]:

@@ -63,7 +63,7 @@ class QueueInfo:
     """Runs that could be executed now; those that the queue's own limits keep waiting, too."""
     running: int
     oldest_age: float | None
-    """Seconds since the oldest run that is ready was started; None = none is ready."""
+    """Seconds that the first of them has been ready; None = none is."""
     counts: Mapping[RunStatus, int]
     """How many tasks and workflow runs have each status."""
     dead_letters: int
@@ -169,10 +169,13 @@ async def queue_infos(store: Store, name: str | None = None) -> list[QueueInfo]:
     """Return what is known of all queues, by name, or of this one."""
     rows = await store.read(ListQueues(name))
     if name is not None and not rows:
-        rows = [QueueRow(name, QueueSettings(), False, None, "", 0, 0, None)]
+        rows = [QueueRow(name, QueueSettings(), False, None, "", 0, 0)]
     counts: dict[str, dict[RunStatus, int]] = {row.queue: _none_yet() for row in rows}
     dead = dict.fromkeys(counts, 0)
+    ready: dict[str, float] = {}
     for count in await store.read(CountRuns(name)):
+        if count.status == Status.READY:
+            ready[count.queue] = min(count.since, ready.get(count.queue, count.since))
         if count.kind == Kind.STEP or count.queue not in counts:  # new since the first question
             continue
         counts[count.queue][_word(count.status)] += count.count
@@ -184,7 +187,10 @@ async def queue_infos(store: Store, name: str | None = None) -> list[QueueInfo]:
         found = {one.queue: one for one in await store.read(CountEnds(now - window, name))}
         for queue, rate in rates.items():
             rate.append(_throughput(window, found.get(queue)))
-    return [_info(row, now, counts[row.queue], dead[row.queue], rates[row.queue]) for row in rows]
+    return [
+        _info(row, now, ready.get(row.queue), counts[row.queue], dead[row.queue], rates[row.queue])
+        for row in rows
+    ]
 
 
 def _none_yet() -> dict[RunStatus, int]:
@@ -205,6 +211,7 @@ def _throughput(window: float, count: EndCount | None) -> Throughput:
 def _info(
     row: QueueRow,
     now: float,
+    ready_since: float | None,
     counts: Mapping[RunStatus, int],
     dead_letters: int,
     throughput: Sequence[Throughput],
@@ -218,7 +225,7 @@ def _info(
         pause_reason=row.reason if paused else "",
         ready=row.ready,
         running=row.running,
-        oldest_age=None if row.oldest is None else max(now - row.oldest, 0.0),
+        oldest_age=None if ready_since is None else max(now - ready_since, 0.0),
         counts=counts,
         dead_letters=dead_letters,
         throughput=tuple(throughput),

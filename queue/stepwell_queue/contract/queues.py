@@ -72,7 +72,7 @@ class ResumeQueue(Verb[None], frozen=True, array_like=True, tag=66, gc=False):
 class PurgeQueue(Verb[int], frozen=True, array_like=True, tag=67, gc=False):
     """Cancel at most `limit` runs of the queue that nobody has claimed yet; answers how many.
 
-    Oldest first. Said again it goes on with those that are left.
+    In no particular order. Said again it goes on with those that are left.
     """
 
     queue: str
@@ -91,7 +91,6 @@ class QueueRow(msgspec.Struct, frozen=True):
     reason: str
     running: int
     ready: int
-    oldest: float | None  # when the oldest run that is ready was made
 
 
 class ListQueues(Query[Sequence[QueueRow]], frozen=True, array_like=True, tag=96):
@@ -108,6 +107,7 @@ class RunCount(msgspec.Struct, frozen=True, array_like=True):
     kind: int
     status: int
     count: int
+    since: float  # when the one that has been so for the longest time was last changed
 
 
 class CountRuns(Query[Sequence[RunCount]], frozen=True, array_like=True, tag=97):

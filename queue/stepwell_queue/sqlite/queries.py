@@ -41,10 +41,8 @@ _settings: Final = msgspec.json.Decoder(QueueSettings).decode
 
 async def _list_queues(reads: Reads, query: ListQueues) -> list[QueueRow]:
     return [
-        QueueRow(
-            queue, _settings(settings or "{}"), bool(paused), until, reason, running, ready, oldest
-        )
-        for queue, settings, paused, until, reason, running, ready, oldest in await reads.rows(
+        QueueRow(queue, _settings(settings or "{}"), bool(paused), until, reason, running, ready)
+        for queue, settings, paused, until, reason, running, ready in await reads.rows(
             SQL["list_queues"], (query.queue,)
         )
     ]

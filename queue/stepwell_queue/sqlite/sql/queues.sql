@@ -130,23 +130,14 @@ SELECT q.queue, s.settings, ifnull(s.paused, 0), s.until, ifnull(s.reason, ''),
     + (SELECT count(*) FROM targets t CROSS JOIN runs r ON r.target = t.target
         WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane <> 0)
     + (SELECT count(*) FROM targets t CROSS JOIN runs r ON r.target = t.target
-        WHERE t.queue = q.queue AND r.status = 1 AND r.crashes >= 2),
-    (SELECT created FROM runs WHERE run = (SELECT min(first) FROM (
-        SELECT min(r.run) AS first FROM targets t CROSS JOIN runs r ON r.target = t.target
-            WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane = 0
-        UNION ALL
-        SELECT min(r.run) FROM targets t CROSS JOIN runs r ON r.target = t.target
-            WHERE t.queue = q.queue AND r.status = 1 AND r.crashes < 2 AND r.lane <> 0
-        UNION ALL
-        SELECT min(r.run) FROM targets t CROSS JOIN runs r ON r.target = t.target
-            WHERE t.queue = q.queue AND r.status = 1 AND r.crashes >= 2)))
+        WHERE t.queue = q.queue AND r.status = 1 AND r.crashes >= 2)
 FROM (SELECT queue FROM queues UNION SELECT queue FROM targets) q
 LEFT JOIN queues s ON s.queue = q.queue
 WHERE q.queue = ifnull(?, q.queue)
 ORDER BY q.queue
 
 -- name: count_runs
-SELECT t.queue, t.kind, r.status, count(*) FROM runs r CROSS JOIN targets t ON t.target = r.target
+SELECT t.queue, t.kind, r.status, count(*), min(r.updated) FROM runs r CROSS JOIN targets t ON t.target = r.target
 WHERE t.queue = ifnull(?, t.queue) GROUP BY t.queue, t.kind, r.status
 
 -- name: count_ends
