@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from stepwell import BlockingStepwell, task
 from tests.cli.conftest import Cli
+
+begun, let_end = threading.Event(), threading.Event()
+
+
+@task(queue="held")
+def hold() -> None:
+    begun.set()
+    let_end.wait(20)
+
 
 # The store has one task that is ready, one that is scheduled, and runs in all other states.
 
@@ -95,6 +106,23 @@ def test_draining_an_idle_queue_pauses_it(cli: Cli, address: str) -> None:
     answer = cli("queue", "drain", "default", "--store", address, "--timeout", "10", "--json")
     assert answer.json == {"queue": "default", "state": "paused"}
     assert queue(cli, address)["paused"] is True
+
+
+def test_draining_waits_for_what_is_running_and_says_if_it_gives_up(cli: Cli, address: str) -> None:
+    begun.clear()
+    let_end.clear()
+    with BlockingStepwell(address, include=[__name__]) as app, app.worker(queues=["held"]):
+        run = app.enqueue(hold())
+        assert begun.wait(20)
+        answer = cli("queue", "drain", "held", "--store", address, "--timeout", "0.1")
+        assert answer.code == 1
+        assert "queue 'held' is paused, but still has runs after 0.1 s" in answer.stderr
+        assert queue(cli, address, "held")["running"] == 1
+        let_end.set()
+        drained = cli("queue", "drain", "held", "--store", address, "--timeout", "20")
+        assert drained.stdout == "held: paused\n"
+        assert queue(cli, address, "held")["running"] == 0
+        run.result(timeout=20)
 
 
 def test_purging_asks_first(cli: Cli, address: str) -> None:
