@@ -55,11 +55,11 @@ class Stepwell(StartMethods, Operations, ScheduleMethods, DeadLetterMethods, Rep
     life; None = none. `include`: the modules whose code its workers serve; None = all that is
     registered. `durability`: "full" survives power loss, "process" survives `kill -9`; None =
     "full" for a file, and for a server what that was told. `max_value_size`: bytes of one encoded
-    value. `retention`: None = ended runs are kept. `middleware`: what surrounds every attempt of
-    its tasks and steps, outermost first. `access`: what lets this app in to a server; None = as the
-    environment says. `timeout`: seconds that a server may take to answer. `clock` and
-    `ids`: None = the system's. Constructing does no I/O; `async with` opens it, and may do so again
-    after closing.
+    value. `retention`: of the runs of queues that have none of their own; None = those that ended
+    are kept. `middleware`: what surrounds every attempt of its tasks and steps, outermost first.
+    `access`: what lets this app in to a server; None = as the environment says. `timeout`: seconds
+    that a server may take to answer. `clock` and `ids`: None = the system's. Constructing does no
+    I/O; `async with` opens it, and may do so again after closing.
     """
 
     def __init__(
