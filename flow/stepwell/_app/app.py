@@ -230,7 +230,8 @@ class Stepwell(StartMethods, Operations, ScheduleMethods, DeadLetterMethods, Rep
         once, None = one for each CPU; `cache`: parked runs whose code is kept in memory;
         `grace`: seconds that running steps get to end when it stops, 0 = none; `max_jobs`: it stops
         by itself after so many runs, `max_memory`: once the process has so many MiB; None = never;
-        `name`: None = made of host and process. Raises DefinitionError when it starts and two definitions clash.
+        `name`: None = made of host and process. Raises DefinitionError when it starts and two
+        definitions, or declared queues, clash.
         """
         options = worker_options(
             queues=queues,
