@@ -18,6 +18,7 @@ import stepwell
 from stepwell import Retention, Retry, Signal, Stepwell, StepwellError
 from stepwell_runtime.definitions import registry
 from tests.sdk.server_mistakes import SERVER_MISTAKES, silence
+from tests.sdk.start_mistakes import START_MISTAKES
 
 Mistake = Callable[[Stepwell], Coroutine[Any, Any, object]]
 MISTAKES: dict[str, Mistake] = {}
@@ -298,6 +299,7 @@ def without(make: Callable[[], Coroutine[Any, Any, object]]) -> Mistake:
 
 
 MISTAKES.update((what, without(make)) for what, make in SERVER_MISTAKES.items())
+MISTAKES.update(START_MISTAKES)
 
 
 @mistake("a server that does not answer in time")
