@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -75,3 +76,25 @@ async def test_a_store_can_be_closed_after_a_flush(bench: Bench) -> None:
     assert len(answers) == 1
     assert not isinstance(answers[0], StoreUnavailable)
     bench.store.flush()
+
+
+class Caller:
+    """Who submits something, and what it holds."""
+
+    def __init__(self) -> None:
+        self.answered = asyncio.Event()
+
+    def hear(self, _: object) -> None:
+        self.answered.set()
+
+
+async def test_the_thread_that_commits_keeps_nobody_who_has_been_answered(path: Path) -> None:
+    bench = await open_bench(path, durability="full")  # has all batches committed by the thread
+    caller = Caller()
+    gone = weakref.ref(caller)
+    bench.store.submit(Start(bench.new()), caller.hear)
+    async with asyncio.timeout(10):
+        await caller.answered.wait()
+    del caller
+    assert gone() is None
+    await bench.store.close()

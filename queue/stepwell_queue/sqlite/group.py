@@ -68,6 +68,8 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._open: deque[Entry] = deque()
         self._bytes = 0
+        self._sent: Batch = ()  # what the thread applies, which must not keep it when it is done
+        self._sent_size = 0
         self._scheduled = self._busy = False
         self._retry: asyncio.TimerHandle | None = None
         self._delay = 0.0
@@ -126,7 +128,8 @@ class GroupCommit:
                 self._ended(batch, size, outcome)
                 return
         self._busy = True
-        self._writer.call(lambda: self._on_thread(batch, size))
+        self._sent, self._sent_size = batch, size
+        self._writer.call(self._on_thread)
 
     def _next_batch(self) -> tuple[Batch, int, bool]:
         """What goes into the next transaction, its size, and whether that is little."""
@@ -144,14 +147,18 @@ class GroupCommit:
         self._bytes -= size
         return batch, size, rows <= _INLINE_ROWS and size <= _INLINE_BYTES
 
-    def _on_thread(self, batch: Batch, size: int) -> None:
+    def _on_thread(self) -> None:
         outcome: Applied | BaseException
         try:
-            outcome = self._writer.apply_waiting(batch)
+            outcome = self._writer.apply_waiting(self._sent)
         except BaseException as error:  # noqa: BLE001  whatever it was, the callers hear of it
             outcome = error
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._ended, batch, size, outcome)
+            self._loop.call_soon_threadsafe(self._back, outcome)
+
+    def _back(self, outcome: Applied | BaseException) -> None:
+        batch, self._sent = self._sent, ()
+        self._ended(batch, self._sent_size, outcome)
 
     def _ended(self, batch: Batch, size: int, outcome: Applied | BaseException) -> None:
         self._busy = True  # until the last callback has run: a flush from within waits its turn
