@@ -11,7 +11,7 @@ import pytest
 
 from stepwell_queue import RandomIds, StoreRefused, StoreUnavailable, SystemClock, open_store
 from stepwell_queue.tcp.access import Access
-from stepwell_queue.tcp.protocol import BEATS, REQUESTS, Turned, Welcome, encode, framed
+from stepwell_queue.tcp.protocol import BEATS, REQUESTS, VERSION, Turned, Welcome, encode, framed
 from stepwell_queue.tcp.server import ServerConfig
 from tests.cli.certificates import make_authority, make_certificate, openssl
 from tests.serving import serving
@@ -63,7 +63,7 @@ async def test_nothing_is_read_of_what_comes_with_a_wrong_token(
     # The body after the greeting is no msgpack: had it been decoded, that would be the complaint.
     async with serving(tmp_path / "runs.db", token=TOKEN) as server, wire_to(server) as wire:
         wire.writer.write(
-            framed(encode(["stepwell", 1, [], "c", channel, "wrong"])) + framed(b"\xc1\xc1")
+            framed(encode(["stepwell", VERSION, [], "c", channel, "wrong"])) + framed(b"\xc1\xc1")
         )
         (only,) = await wire.rest()
         assert only == encode(Turned("the token is missing or wrong"))

@@ -18,6 +18,7 @@ from stepwell_queue.tcp.protocol import (
     FRAME_LIMIT,
     GREETING_LIMIT,
     MOST_AT_ONCE,
+    VERSION,
     Closing,
     GetInfo,
     ListRuns,
@@ -158,7 +159,7 @@ async def test_who_speaks_something_else_is_told_so_and_turned_away(
     ("said", "reason"),
     [
         ({"magic": "stairwell"}, "greeted as something else"),
-        ({"version": 99}, "speaks version 1 of the protocol, and the client version 99"),
+        ({"version": 99}, f"speaks version {VERSION} of the protocol, and the client version 99"),
         ({"channel": "gossip"}, "a channel 'gossip', which there is not"),
     ],
 )

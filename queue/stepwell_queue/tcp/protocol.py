@@ -60,7 +60,7 @@ from stepwell_queue.contract import (
 )
 
 MAGIC: Final = "stepwell"
-VERSION: Final = 1
+VERSION: Final = 2
 GREETING_LIMIT: Final = 64 * 1024
 """Bytes of a frame from somebody who has not been let in yet."""
 FRAME_LIMIT: Final = 96 * 1024 * 1024
