@@ -176,6 +176,18 @@ async def test_a_full_queue_refuses_and_says_so(bench: Bench) -> None:
     assert (await bench.start("c")).created
 
 
+async def test_a_length_that_was_changed_holds_at_once_for_runs_on_terms(bench: Bench) -> None:
+    for number, terms in enumerate((Terms(key="k"), Terms(unique="u"), Terms(expires=2e9))):
+        await set_queue(bench, max_length=1 + number)
+        assert (await bench.start(f"first-{number}", terms=terms)).created
+        await set_queue(bench, max_length=2 + number)
+        await set_queue(bench, max_length=1 + number)
+        with pytest.raises(QueueFull):
+            await bench.start(f"second-{number}", terms=Terms(key="k"))
+    await set_queue(bench)
+    assert (await bench.start("last", terms=Terms(key="k"))).created
+
+
 async def test_many_are_all_refused_if_one_is_too_many(bench: Bench) -> None:
     await set_queue(bench, max_length=10)
     await bench.start("first")

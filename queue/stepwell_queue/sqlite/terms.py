@@ -295,6 +295,7 @@ def _said(new: NewRun) -> str:
 
 def _refuse_full(tx: Tx, queue: str) -> None:
     """Raise QueueFull if as many runs are ready as may be."""
+    refresh(tx)
     gate = tx.context.gates.get(queue)
     limit = None if gate is None else gate.settings.max_length
     if limit is None:
