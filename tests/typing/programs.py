@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ import stepwell
 from stepwell import (
     BlockingRun,
     BlockingStepwell,
+    Bulk,
     CallNext,
     ChildRun,
     GiveUp,
@@ -32,6 +33,7 @@ from stepwell import (
     Schedule,
     Signal,
     SignalTimeout,
+    StartOptions,
     Step,
     StepCall,
     Stepwell,
@@ -300,6 +302,49 @@ async def spread(names: list[str]) -> list[str]:
     run = await app.enqueue(remind("late"), delay=timedelta(hours=2), priority=3)
     assert_type(run, Run[datetime])
     return [one.id for one in runs]
+
+
+# --- when, in which order, once ---
+
+
+@dataclass
+class Import:
+    tenant: str
+    rows: list[int]
+
+
+@task(key=lambda job: job.tenant, priority=3, expires=timedelta(hours=1))
+async def take_in(job: Import) -> int:
+    return len(job.rows)
+
+
+@workflow(key=lambda tenant, month: f"{tenant}/{month}")
+async def close_books(tenant: str, month: int) -> bool:
+    return month > 0
+
+
+async def imports_of(tenant: str) -> AsyncIterator[TaskCall[int]]:
+    for number in range(3):
+        yield take_in(Import(tenant, [number]))
+
+
+async def on_terms(app: Stepwell, blocking: BlockingStepwell) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    first = await app.enqueue(take_in(Import("a", [])), unique="a", unique_for=60)
+    assert_type(first, Run[int])
+    assert_type(first.found, RunStatus | None)
+    options: StartOptions = {"after": [first, "other"], "key": "b", "expires": tomorrow}
+    books = await app.start(close_books("a", 1), **options)
+    assert_type(books, Run[bool])
+    call = take_in(Import("a", [1])).with_options(unique="a", replace=True, retry=Retry(2))
+    assert_type(call, TaskCall[int])
+    assert_type(await app.enqueue(call, when_full="wait", wait_timeout=5.0), Run[int])
+    bulk = await app.enqueue_many(imports_of("a"), id="import-42")
+    assert_type(bulk, Bulk)
+    assert_type(bulk.run_id(0), str)
+    assert_type(blocking.enqueue(call, delay=5, after=[books]), BlockingRun[int])
+    assert_type(blocking.start_many([close_books("a", 1)]), list[BlockingRun[bool]])
+    assert_type(blocking.enqueue_many((call for _ in range(2)), id="x"), Bulk)
 
 
 # --- schedules, in code and at run time ---

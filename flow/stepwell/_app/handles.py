@@ -37,7 +37,7 @@ class Run(Generic[R]):
         self._app, self.result_type = app, result_type
         self.id = id
         self.created = created
-        self.found = found
+        self.found: RunStatus | None = found
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"

@@ -31,7 +31,7 @@ class BlockingRun(Generic[R]):
         self._calls, self._run = calls, run
         self.id = run.id
         self.created = run.created
-        self.found = run.found
+        self.found: RunStatus | None = run.found
 
     def __repr__(self) -> str:
         return f"BlockingRun({self.id!r})"
