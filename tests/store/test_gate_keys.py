@@ -184,6 +184,15 @@ async def test_a_rate_of_a_key_holds_for_each_key(timed: Bench, clock: ManualClo
     assert await claimed(timed, session) == []
 
 
+async def test_a_key_starts_no_more_at_once_than_it_has_tokens_left(timed: Bench) -> None:
+    await settings(timed, key_rate=RateLimit(1, 10.0, 3))
+    session = await timed.session()
+    a, b = await keyed(timed, "a", 5), await keyed(timed, "b", 4)
+    assert await claimed(timed, session, 1) in (a[:1], b[:1])
+    assert await claimed(timed, session, 1) in (a[:1], b[:1])
+    assert sorted(await claimed(timed, session)) == sorted([*a[1:3], *b[1:3]])
+
+
 async def test_a_worker_that_claims_no_more_is_woken_when_there_is_a_token(
     timed: Bench, clock: ManualClock
 ) -> None:

@@ -237,6 +237,8 @@ SORTS_LITTLE = ("running_in_queue", "ready_in_lanes", "kept_since", "prunable")
         ("ready_without_key", [SEEK.replace(")", " AND priority=?)")]),
         ("ready_lanes", [LANES, LANES.replace("runs USING", "r USING")]),
         ("ready_in_lanes", [LANES.replace("runs USING", "o USING").replace("lane>", "lane=")]),
+        ("empty_buckets", ["SEARCH buckets USING INDEX buckets_full (full>?)"]),
+        ("buckets_of_keys", ["SEARCH buckets USING INDEX sqlite_autoindex_buckets_1 (queue=? AND"]),
         ("next_due", ["SEARCH runs USING COVERING INDEX runs_due (due>?)"]),
         ("inbox", ["SEARCH inbox USING INDEX inbox_waiting (run=?)"]),
         ("any_waiting", ["SCAN inbox USING INDEX inbox_waiting"]),

@@ -6,6 +6,8 @@ one. It is stored as it was when it was changed last, and only while it is not f
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Final
 
 from stepwell_queue.contract import RateLimit
@@ -13,9 +15,12 @@ from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
 _BUCKET, _BUCKETS, _PUT = SQL["bucket"], SQL["buckets_of_keys"], SQL["put_bucket"]
+_EMPTY: Final = SQL["empty_buckets"]
 _DROP_FULL: Final = SQL["drop_full_buckets"]
 _NEARLY: Final = 1e-9
 """Of a token: what adding up parts of one may lose."""
+_ROUNDED: Final = 1e-6
+"""Seconds: more than a time loses when it is stored."""
 
 
 def tokens(tx: Tx, queue: str, lane: int, rate: RateLimit) -> float:
@@ -24,20 +29,32 @@ def tokens(tx: Tx, queue: str, lane: int, rate: RateLimit) -> float:
     return float(rate.burst) if row is None else _filled(tx, queue, lane, row[0], row[1], rate)
 
 
-def tokens_of_keys(tx: Tx, queue: str, rate: RateLimit) -> dict[int, float]:
-    """The same for all keys of a queue whose buckets are not known to be full."""
-    return {
-        lane: _filled(tx, queue, lane, stored, at, rate)
-        for lane, stored, at in tx.execute(_BUCKETS, (queue,)).fetchall()
-    }
+def tokens_of_keys(tx: Tx, queue: str, lanes: Sequence[int], rate: RateLimit) -> dict[int, float]:
+    """The same for those of these keys of a queue whose buckets are not known to be full."""
+    rows = tx.execute(_BUCKETS, (queue, json.dumps(lanes))).fetchall()
+    return {lane: _filled(tx, queue, lane, stored, at, rate) for lane, stored, at in rows}
+
+
+def tokens_of_empty(tx: Tx, queue: str, rate: RateLimit) -> dict[int, float]:
+    """The same for all keys of a queue that have no whole one.
+
+    They are found by when they will be full, so that the many that have some are not looked at.
+    """
+    full = tx.now + (rate.burst - 1) * rate.per / rate.count - _ROUNDED
+    rows = tx.execute(_EMPTY, (full, queue)).fetchall()
+    return {lane: _filled(tx, queue, lane, stored, at, rate) for lane, stored, at in rows}
 
 
 def take(tx: Tx, queue: str, lane: int, rate: RateLimit, count: int) -> float:
     """Take tokens, or return them (`count` < 0); answers the seconds until there is one again."""
     left = min(tokens(tx, queue, lane, rate) - count, float(rate.burst))
     _put(tx, queue, lane, left, rate)
-    tx.execute(_DROP_FULL, (tx.now,))
     return until_one(left, rate)
+
+
+def drop_full(tx: Tx) -> None:
+    """Forget buckets that are full again."""
+    tx.execute(_DROP_FULL, (tx.now,))
 
 
 def until_one(left: float, rate: RateLimit) -> float:

@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from stepwell_queue.contract import QueueSettings
-from stepwell_queue.sqlite.buckets import take, tokens, tokens_of_keys, until_one
+from stepwell_queue.sqlite.buckets import (
+    drop_full,
+    take,
+    tokens,
+    tokens_of_empty,
+    tokens_of_keys,
+    until_one,
+)
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Gate, SessionState, Tx
 from stepwell_queue.sqlite.verbs_queue import resume
@@ -178,6 +185,8 @@ class Passage:
         if rate is not None:
             for lane in set(lanes) - {0}:
                 self._key_waits(queue, take(self._tx, queue, lane, rate, lanes.count(lane)))
+        if gate.settings.rate is not None or rate is not None:
+            drop_full(self._tx)
 
     def _key_waits(self, queue: str, wait: float) -> None:
         if wait:
@@ -233,10 +242,19 @@ class Passage:
                     rooms.left[lane] = limit - running
         if rate is not None:
             rooms.most = min(rooms.most, rate.burst)
-            for lane, left in tokens_of_keys(self._tx, queue, rate).items():
+            for lane, left in tokens_of_empty(self._tx, queue, rate).items():
                 rooms.lower(lane, int(left))
                 self._key_waits(queue, until_one(left, rate))
         return rooms
+
+    def _count_tokens(self, queue: str, lanes: Sequence[int], rooms: Rooms) -> None:
+        """Let these keys have no more room than tokens."""
+        gate = self._tx.context.gates.get(queue)
+        if gate is not None and gate.settings.key_rate is not None:
+            keys = [lane for lane in lanes if lane]
+            found = tokens_of_keys(self._tx, queue, keys, gate.settings.key_rate)
+            for lane, left in found.items():
+                rooms.lower(lane, int(left))
 
     def _of_queue(self, queue: str, targets: tuple[int, ...], room: int) -> list[Candidate]:
         """Runs of a queue, best first."""
@@ -264,6 +282,7 @@ class Passage:
         plain = self._without_key(level, priority, need)
         last = self._tx.context.turns.get((targets, priority), -1)
         lanes = self._lanes_from(last, level, priority, need, rooms, [0] if plain else [])
+        self._count_tokens(self._session.targets[level[0]].queue, lanes, rooms)
         runs = self._in_lanes(level, priority, lanes, need, rooms)
         runs[0] = plain
         found: list[Candidate] = []

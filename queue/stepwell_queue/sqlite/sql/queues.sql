@@ -106,8 +106,11 @@ WHERE r.worker IS NOT NULL AND t.open = 0
 -- name: bucket
 SELECT tokens, at FROM buckets WHERE queue = ? AND lane = ?
 
+-- name: empty_buckets
+SELECT lane, tokens, at FROM buckets WHERE full > ? AND +queue = ? AND lane <> 0
+
 -- name: buckets_of_keys
-SELECT lane, tokens, at FROM buckets WHERE queue = ? AND lane <> 0
+SELECT lane, tokens, at FROM buckets WHERE queue = ? AND lane IN (SELECT value FROM json_each(?))
 
 -- name: put_bucket
 INSERT INTO buckets (queue, lane, tokens, at, full) VALUES (?, ?, ?, ?, ?)
