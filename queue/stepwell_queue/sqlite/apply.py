@@ -210,7 +210,8 @@ def _roll_back(db: sqlite3.Connection, tx: Tx) -> None:
     context = tx.context
     for session in context.sessions.values():
         session.drained = False
-    context.next_due = 0.0
+    # what is due, expires or opens may have been dealt with in what was rolled back
+    context.next_due = context.next_expiry = context.opens_at = 0.0
     context.gates_stale = True
     context.targets.clear()
     if db.in_transaction:  # a full disk or an I/O error may have ended it already

@@ -64,7 +64,8 @@ class Hub:
             elif run in held:
                 del held_ids[held.pop(run)[0]]
         if self._context.limited:
-            for run, id, _ in effects.moves:
+            # the last move of each counts: it may have been claimed again in the same batch
+            for run, id in {run: id for run, id, _ in effects.moves}.items():
                 if id is None:
                     self._context.limited.pop(run, None)
 

@@ -135,12 +135,22 @@ class Effects:
         self.expires = False  # some run will, whether or not there is a worker
         self.gates = False  # what is set for a queue is another
 
+    @property
+    def length(self) -> tuple[int, int, int]:
+        return len(self.told), len(self.rested), len(self.moves)
+
+    def cut(self, length: tuple[int, int, int]) -> None:
+        """Forget what was noted since; a wake-up for nothing does no harm."""
+        told, rested, moves = length
+        del self.told[told:], self.rested[rested:], self.moves[moves:]
+
 
 class Tx:
     """One transaction: handlers use `execute` and read `cursor`, which is one for all of them."""
 
     __slots__ = (
-        "context", "cursor", "effects", "execute", "executemany", "lengths", "monotonic", "now",
+        "_saved", "context", "cursor", "effects", "execute", "executemany", "lengths", "monotonic",
+        "now",
     )  # fmt: skip
 
     def __init__(self, cursor: sqlite3.Cursor, context: Context) -> None:
@@ -149,6 +159,7 @@ class Tx:
         self.now = context.clock.now()
         self.monotonic = time.monotonic()
         self.effects = Effects()
+        self._saved = (0, 0, 0)
         self.lengths: dict[
             str, int
         ] = {}  # how many runs are ready, of queues with a longest length
@@ -187,10 +198,17 @@ class Tx:
             number = self.context.targets[key] = found[0]
         return number
 
+    def save(self, savepoint: str) -> None:
+        """Note where `undo` returns to; it is one at a time."""
+        self.execute(f"SAVEPOINT {savepoint}")
+        self._saved = self.effects.length
+
     def undo(self, savepoint: str) -> None:
         """Undo what was done since, and forget what was learned of it."""
         self.execute(f"ROLLBACK TO {savepoint}")
+        self.effects.cut(self._saved)
         self.context.targets.clear()
+        self.context.gates_stale = True
         self.lengths.clear()
 
     def made_ready(self, target: int) -> None:

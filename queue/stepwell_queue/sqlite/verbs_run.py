@@ -61,7 +61,7 @@ def append_some(tx: Tx, verbs: Sequence[Append]) -> None:
 
 def append(tx: Tx, verb: Append) -> None:
     if len(verb.records) > 1 or verb.children:
-        tx.execute("SAVEPOINT verb")
+        tx.save("verb")
         try:
             _append(tx, verb)
         except BaseException:
@@ -223,12 +223,12 @@ def finish(tx: Tx, verb: Finish) -> None:
         tx.execute(_FINISH_MORE, row)
     else:
         tx.execute(_FINISH, (status, stored, verb.at, tx.now, run, fence))
-    awaited = False
-    if tx.cursor.rowcount == 0:
+    took = tx.cursor.rowcount
+    awaited = took == 0
+    if awaited:
         row = (status, stored, verb.at, tx.now, verb.rollback, verb.attempts, run, fence)
-        tx.execute(_FINISH_AWAITED, row)
-        awaited = tx.cursor.rowcount == 1
-    if tx.cursor.rowcount == 0:
+        took = tx.execute(_FINISH_AWAITED, row).rowcount
+    if took == 0:
         standing = tx.one(_STANDING, (run,))
         if standing is None or tuple(standing) != (status, fence, value):
             raise StaleFence(run, fence)

@@ -98,11 +98,14 @@ def start_many(tx: Tx, verb: StartMany) -> list[Started]:
     runs = verb.runs
     if not runs:
         return []
-    tx.execute("SAVEPOINT many")
+    tx.save("many")
     try:
-        started = None if _on_terms(tx, runs) else _insert_all(tx, runs)
+        started = None
+        if not _on_terms(tx, runs):
+            started = _insert_all(tx, runs)
+            if started is None:
+                tx.undo("many")
         if started is None:
-            tx.undo("many")
             started = [start(tx, Start(new)) for new in runs]
     except BaseException:
         tx.undo("many")
