@@ -61,7 +61,8 @@ def test_a_schedule_is_paused_and_resumed(cli: Cli, scheduled: str) -> None:
     done = cli("schedules", "resume", "nightly", "--store", scheduled, "--json").json
     assert done == {"id": "nightly", "schedule": "resumed"}
     assert set(done) == keys("A change of a schedule")
-    assert cli("schedules", "show", "nightly", "--store", scheduled, "--json").json["paused"] is False
+    shown = cli("schedules", "show", "nightly", "--store", scheduled, "--json").json
+    assert shown["paused"] is False
 
 
 def test_a_run_is_started_now(cli: Cli, scheduled: str) -> None:
@@ -73,7 +74,8 @@ def test_a_run_is_started_now(cli: Cli, scheduled: str) -> None:
 
 
 def test_a_schedule_is_deleted(cli: Cli, scheduled: str) -> None:
-    assert cli("schedules", "delete", "nightly", "--store", scheduled).stdout == "nightly: deleted\n"
+    said = cli("schedules", "delete", "nightly", "--store", scheduled).stdout
+    assert said == "nightly: deleted\n"
     (left,) = cli("schedules", "list", "--store", scheduled, "--json").json
     assert left["id"] == "hourly"
 
