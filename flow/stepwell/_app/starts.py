@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from typing_extensions import Unpack
 
@@ -20,7 +20,6 @@ from stepwell_queue.errors import StepwellError
 from stepwell_runtime.definitions import Definition, Seconds
 
 if TYPE_CHECKING:
-    from stepwell._app.app import Stepwell
     from stepwell._app.bulk import Bulk, Sink
     from stepwell_queue.contract import NewRun, Started
     from stepwell_runtime.engine import Engine
@@ -98,7 +97,7 @@ class StartMethods:
 
     def _handle(self, started: Started, definition: Definition) -> Run[Any]:
         found = None if started.created else word(Status(started.status))
-        app = cast("Stepwell", self)
+        app: Any = self
         return Run(app, started.id, definition.result_type, started.created, found)
 
     @overload
@@ -229,19 +228,21 @@ async def _rows(
     definitions: list[Definition] = []
     declared: dict[str, DeclaredQueue] = {}
     # One by one: what a generator yields needs not be kept, as there may be many.
-    for call in calls:
+    new_run = engine.launcher.new_run
+    for number, call in enumerate(calls, 1):
         checked(call)
-        if len(rows) == MAX_RUNS:
+        if number > MAX_RUNS:
             raise ValueError(
                 f"there are more than {MAX_RUNS} calls, which is the most for one transaction: "
                 "give id=…, and they are enqueued in chunks, or make parts of them yourself"
             )
         definition: Definition = call.definition
-        rows.append(engine.launcher.new_run(definition, call.args, call.kwargs, call.options))
+        options = call.options
+        rows.append(new_run(definition, call.args, call.kwargs, options))
         definitions.append(definition)
-        if (queue := call.options.declared or definition.declared) is not None:
+        if (queue := options.declared or definition.declared) is not None:
             declared[queue.name] = queue
-        if len(rows) % _IN_ONE_TURN == 0:
+        if number % _IN_ONE_TURN == 0:
             await asyncio.sleep(0)
     return rows, definitions, list(declared.values())
 
