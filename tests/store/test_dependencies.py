@@ -14,6 +14,7 @@ from stepwell_queue import (
     CancelRun,
     Finish,
     Prune,
+    RequestRefused,
     RunNotFound,
     Start,
     Started,
@@ -218,6 +219,22 @@ async def test_a_start_said_again_waits_once(bench: Bench) -> None:
     await finish(bench, "a")
     again = await bench.store.do(verb)
     assert (again.created, again.status) == (True, Status.READY)
+
+
+async def test_a_run_never_waits_for_itself_by_being_replaced(bench: Bench) -> None:
+    await bench.start("a", terms=Terms(unique="k"))
+    await start(bench, "b", "a")
+    await start(bench, "c", "b")
+    before = await bench.store.history("a")
+    for need in "abc":
+        terms = after(need, unique="k", replace=True)
+        with pytest.raises(RequestRefused, match="cannot wait for itself"):
+            await bench.start("new", terms=terms)
+    assert await bench.store.history("a") == before
+    await start(bench, "d")
+    await bench.start("new", terms=after("d", unique="k", replace=True))
+    for id in "dabc":
+        await finish(bench, id)
 
 
 async def test_the_doctor_knows_of_dependencies(bench: Bench) -> None:

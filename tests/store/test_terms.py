@@ -239,7 +239,7 @@ async def test_children_are_not_refused(bench: Bench) -> None:
     "name",
     [
         "unique_holder", "leave_unique", "replaced_by", "count_ready", "dependents",
-        "any_dependency", "drop_dependencies", "expired", "any_expired", "next_expiry",
+        "any_dependency", "waits_for", "drop_dependencies", "expired", "any_expired", "next_expiry",
         "expires_no_more", "have_awaited", "finish_awaited",
     ],
 )  # fmt: skip

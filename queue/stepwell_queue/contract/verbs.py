@@ -39,7 +39,8 @@ class Started(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Start(Verb[Started], frozen=True, array_like=True, tag=1, gc=False):
     """Insert a run, or find the same one, or that which has its unique key.
 
-    Raises IdConflict, RunNotFound (of what it is to wait for), QueueFull.
+    Raises IdConflict, RunNotFound (of what it is to wait for), QueueFull, RequestRefused (what it
+    would replace waits, by what it is to wait for, for itself).
 
     `worker`: a session of this process that serves the queue and name and has a free slot: a run
     due at once is inserted as RUNNING with fence 1 and comes back in `Started.claimed`, unless

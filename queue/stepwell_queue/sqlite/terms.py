@@ -19,7 +19,7 @@ _PUT_TERMS: Final = SQL["put_terms"]
 _HOLDER, _LEAVE, _REPLACE = SQL["unique_holder"], SQL["leave_unique"], SQL["replace_run"]
 _REPLACED, _AUDIT, _FORGET = SQL["replaced_by"], SQL["audit"], SQL["forget_replacements"]
 _STANDS, _DEPEND, _AWAIT = SQL["all_stand"], SQL["insert_dependency"], SQL["have_awaited"]
-_WAITS, _COUNT = SQL["any_dependency"], SQL["count_ready"]
+_WAITS, _COUNT, _CIRCLE = SQL["any_dependency"], SQL["count_ready"], SQL["waits_for"]
 _SCHEDULED, _READY = int(Status.SCHEDULED), int(Status.READY)
 _COMPLETED, _FAILED = int(Status.COMPLETED), int(Status.FAILED)
 _NO_TERMS: Final = Terms()
@@ -256,6 +256,11 @@ def _replace(
     is_large: bool,
 ) -> Started:
     """Give a run that nobody has claimed what this call would execute, and when."""
+    if needs and tx.one(_CIRCLE, (json.dumps([need.run for need in needs]), run)) is not None:
+        raise RequestRefused(
+            f"run {id!r}, which has the unique key, cannot wait for itself or for what waits for "
+            "it, so it was not replaced: leave that out of after=, or use another key"
+        )
     waits = tx.one(_WAITS, (run,)) is not None
     plan = _plan(tx, new, needs, waits=waits)
     fails = plan.status == _FAILED

@@ -63,6 +63,13 @@ UPDATE runs SET awaited = 1 WHERE run IN (SELECT value FROM json_each(?)) AND aw
 -- name: any_dependency
 SELECT 1 FROM dependencies WHERE run = ? LIMIT 1
 
+-- name: waits_for
+WITH RECURSIVE waits (run) AS (
+    SELECT value FROM json_each(?)
+    UNION SELECT d.needs FROM waits w JOIN dependencies d ON d.run = w.run
+)
+SELECT 1 FROM waits WHERE run = ? LIMIT 1
+
 -- name: dependents
 SELECT run, anyhow, failure FROM dependencies WHERE needs = ? ORDER BY dependency
 
