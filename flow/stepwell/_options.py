@@ -59,6 +59,22 @@ def text(value: str | None, what: str, longest: int = 255) -> str | None:
     return given
 
 
+def run_id(value: str, what: str = "the id of a run") -> str:
+    """Return `value`, a string: what is none would not get through to a server."""
+    given: Any = value
+    if not isinstance(given, str):
+        hint = "; write run.id" if isinstance(getattr(given, "id", None), str) else ""
+        raise TypeError(f"{what} is a string, not {value!r}{hint}")
+    return given
+
+
+def asked(id: str, reason: str, actor: str) -> None:
+    """Check what is said of a run on behalf of a person."""
+    run_id(id)
+    for given, what in ((reason, "reason="), (actor, "actor=")):
+        run_id(given, what)
+
+
 def whole(value: int | None, what: str, least: int, most: int = LARGEST) -> int | None:
     given: Any = value
     if given is None:

@@ -82,6 +82,7 @@ class DeadLetterMethods:
         RequestRefused: it has not failed, its workflow has taken the failure already, or another
         task has its unique key by now.
         """
+        check.asked(id, reason, actor)
         return word(await self.engine.ask(id, "requeue", reason=reason, actor=actor))
 
     async def requeue_dead_letters(
@@ -102,6 +103,7 @@ class DeadLetterMethods:
         """
         which = _which(self.engine, queue, name, error, None)
         check.whole(limit, "limit", 1)
+        check.asked("", reason, actor)
         dead_letters = self.engine.dead_letters
         if dry_run:
             return await dead_letters.count(which, limit, purge=False)

@@ -37,14 +37,14 @@ class Operations:
 
     async def info(self, id: str, /) -> RunInfo:
         """Return a run as it stands. Raises RunNotFound."""
-        found = await self.engine.store.info(id)
+        found = await self.engine.store.info(check.run_id(id))
         if found is None:
             raise RunNotFound(id)
         return run_info(found, self.codec)
 
     async def history(self, id: str, /) -> History:
         """Return everything that is known of a run, with decoded values. Raises RunNotFound."""
-        found = await self.engine.store.history(id)
+        found = await self.engine.store.history(check.run_id(id))
         if found is None:
             raise RunNotFound(id)
         return history_of(found, self.codec)
@@ -74,15 +74,15 @@ class Operations:
         words = None if status is None else statuses(status)
         check.whole(limit, "limit", 1, 10_000)
         store = self.engine.store
-        last = None if after is None else await store.info(after)
+        last = None if after is None else await store.info(check.run_id(after, "after="))
         if after is not None and last is None:
             raise RunNotFound(after)
         wanted = RunFilter(
             statuses=words,
-            name=name,
+            name=check.text(name, "name"),
             queue=name_of(queue),
-            parent_id=parent,
-            key=key,
+            parent_id=None if parent is None else check.run_id(parent, "parent="),
+            key=check.text(key, "key"),
             created_after=_time(created_after, "created_after="),
             created_before=_time(created_before, "created_before="),
             ended_after=_time(ended_after, "ended_after="),
@@ -104,13 +104,14 @@ class Operations:
         """Send a signal; see `signal`."""
         name, wanted = named(signal)
         refuse_unfit(value, wanted, f"signal {name!r}")
-        await self.engine.signal(id, name, value)
+        await self.engine.signal(check.run_id(id), name, value)
 
     async def cancel(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
         """Ask a run to cancel; return its status afterwards. Raises RunNotFound.
 
         A run that was never executed ends at once, another one at its next durable operation.
         """
+        check.asked(id, reason, actor)
         return word(await self.engine.cancel(id, reason=reason, actor=actor))
 
     async def retry(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
@@ -118,10 +119,12 @@ class Operations:
 
         Raises RunNotFound, RequestRefused.
         """
+        check.asked(id, reason, actor)
         return word(await self.engine.ask(id, "retry", reason=reason, actor=actor))
 
     async def roll_back(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
         """Let a held run roll back. Raises RunNotFound, RequestRefused."""
+        check.asked(id, reason, actor)
         return word(await self.engine.ask(id, "roll_back", reason=reason, actor=actor))
 
     async def resume_rollback(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
@@ -129,6 +132,7 @@ class Operations:
 
         Raises RunNotFound, RequestRefused.
         """
+        check.asked(id, reason, actor)
         return word(await self.engine.ask(id, "resume_rollback", reason=reason, actor=actor))
 
     async def resume(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
@@ -136,6 +140,7 @@ class Operations:
 
         Raises RunNotFound, RequestRefused.
         """
+        check.asked(id, reason, actor)
         return word(await self.engine.ask(id, "resume", reason=reason, actor=actor))
 
     def queue(self, queue: str | Queue, /) -> QueueHandle:

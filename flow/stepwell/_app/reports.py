@@ -57,7 +57,7 @@ class ReportMethods:
 
         Of a workflow run, what any of its steps has said last.
         """
-        row = await self.engine.store.read(ReadProgress(id))
+        row = await self.engine.store.read(ReadProgress(check.run_id(id)))
         return None if row is None else Progress(row.fraction, row.note, utc(row.at))
 
     async def logs(self, id: str, /, *, after: int = 0, limit: int = MOST_LINES) -> list[LogLine]:
@@ -65,6 +65,7 @@ class ReportMethods:
 
         `after`: only those with a higher number. At most `limit`, 1 to 1,000.
         """
+        check.run_id(id)
         check.whole(after, "after", 0)
         check.whole(limit, "limit", 1, MOST_LINES)
         return [log_line(row) for row in await self.engine.store.read(ReadLog(id, after, limit))]
