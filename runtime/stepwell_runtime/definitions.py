@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 DEFAULT_QUEUE = "default"
 
 
+_MOST_ATTEMPTS = 2**63 - 1  # as much as is stored with a call
+_LARGEST_FACTOR = 1e9
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """When a failed step or task is tried again.
@@ -58,8 +62,17 @@ class Retry:
                 f"Retry(attempts=…) is the total number of executions, at least 1, not "
                 f"{self.attempts!r}"
             )
-        if isinstance(self.factor, bool) or not self.factor >= 1:
-            raise ValueError(f"Retry(factor=…) must be >= 1, not {self.factor!r}")
+        if attempts > _MOST_ATTEMPTS:
+            raise ValueError(
+                f"Retry(attempts=…) is at most {_MOST_ATTEMPTS}, not {self.attempts!r}"
+            )
+        factor: object = getattr(self, "factor")  # noqa: B009 - likewise
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            raise TypeError(f"Retry(factor=…) takes a number, not {factor!r}")
+        if not 1 <= factor <= _LARGEST_FACTOR:
+            raise ValueError(f"Retry(factor=…) must be >= 1 and at most 1e9, not {factor!r}")
+        if not isinstance(getattr(self, "jitter"), bool):  # noqa: B009 - likewise
+            raise TypeError(f"Retry(jitter=…) takes True or False, not {self.jitter!r}")
         object.__setattr__(self, "delay", seconds(self.delay, "Retry(delay=…)"))
         object.__setattr__(self, "max_delay", seconds(self.max_delay, "Retry(max_delay=…)"))
         for name in ("retry_on", "give_up_on"):

@@ -12,7 +12,10 @@ def seconds(value: object, what: str) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # an int that is larger than any float
+            number = float("inf")
     else:
         raise TypeError(f"{what} takes seconds (a number) or a timedelta, not {value!r}")
     if not 0 <= number < float("inf"):

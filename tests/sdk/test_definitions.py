@@ -260,3 +260,22 @@ def test_an_undo_maker_must_return_a_call() -> None:
         maker(5)
     fine_step = step(fine)
     assert maker(fine_step(1)).definition is fine_step.definition
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"attempts": 2**63}, ValueError, "attempts=…. is at most 9223372036854775807"),
+        ({"factor": "2"}, TypeError, "factor=…. takes a number, not '2'"),
+        ({"factor": float("inf")}, ValueError, "factor=…. must be >= 1 and at most 1e9"),
+        ({"factor": float("nan")}, ValueError, "factor=…. must be >= 1"),
+        ({"factor": 2**2000}, ValueError, "factor=…. must be >= 1 and at most 1e9"),
+        ({"jitter": 3}, TypeError, "jitter=…. takes True or False, not 3"),
+        ({"delay": 10**400}, ValueError, "delay=…. must be a finite span"),
+    ],
+)
+def test_a_retry_that_cannot_be_stored_or_computed_is_refused(
+    settings: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Retry(**settings)
