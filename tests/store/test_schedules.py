@@ -402,3 +402,11 @@ async def test_what_is_due_is_found_by_the_index(bench: Bench, block: str) -> No
     db.close()
     assert all("schedules_due" in str(line) for line in plan), plan
     assert "SCAN" not in str(plan)
+
+
+async def test_what_is_started_by_hand_makes_no_history_without_end(bench: Bench) -> None:
+    now = bench.clock.now()
+    await bench.store.do(PutSchedule("s", b"digest", b"plan", Overlap.ALLOW, "", None, now))
+    for _ in range(110):
+        await bench.store.do(RunSchedule("s", bench.new()))
+    assert len(await bench.store.read(ScheduleHistory("s", 1000))) == 100

@@ -128,9 +128,10 @@ def _also(why: str, more: str) -> str:
 
 
 def run_schedule(tx: Tx, verb: RunSchedule) -> Started:
-    number = _found(tx, verb.id)[0]
+    number, _, overlap, _, _, _ = _found(tx, verb.id)
     started = start(tx, Start(verb.run))
     if tx.one(_FIND_MANUAL, (number, started.run)) is None:
         at = verb.run.at
         tx.execute(_INSERT_TICK, (number, at, at, started.run, started.id, "", 1))
+        tx.execute(_FORGET, (number, number, KEPT, overlap == Overlap.ALLOW))
     return started

@@ -41,6 +41,20 @@ SELECT NULL, 'a dependency of run #' || run || ', which is gone' FROM dependenci
 WHERE run NOT IN (SELECT run FROM runs)
 LIMIT 100
 
+-- name: doctor_gate
+SELECT r.id, 'has a key, but no claim looks for keys in its queue' FROM targets t
+CROSS JOIN runs r ON r.target = t.target
+WHERE t.open = 1 AND r.status = 1 AND r.crashes < 2 AND r.lane <> 0
+UNION ALL
+SELECT r.id, 'expires, but no claim looks for that in its queue' FROM terms m
+CROSS JOIN runs r ON r.run = m.run CROSS JOIN targets t ON t.target = r.target
+WHERE m.expires IS NOT NULL AND r.status < 2 AND r.fence = 0 AND t.open = 1
+UNION ALL
+SELECT NULL, 'queue ' || q.queue || ' is paused or limited, but claimed from without a look at that'
+FROM queues q WHERE (q.paused = 1 OR q.gated = 1)
+    AND EXISTS (SELECT 1 FROM targets t WHERE t.queue = q.queue AND t.open = 1)
+LIMIT 100
+
 -- name: doctor_inbox
 SELECT r.id, 'parked, but its inbox holds a message that it has not taken' FROM runs r
 WHERE r.status = 3 AND EXISTS (SELECT 1 FROM inbox i WHERE i.run = r.run AND i.absorbed = 0)
@@ -95,6 +109,9 @@ SELECT NULL, 'an open operation of run #' || run || ', which is gone' FROM open_
 WHERE run NOT IN (SELECT run FROM runs)
 UNION ALL
 SELECT NULL, 'a message to run #' || run || ', which is gone' FROM inbox
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'terms of run #' || run || ', which is gone' FROM terms
 WHERE run NOT IN (SELECT run FROM runs)
 UNION ALL
 SELECT NULL, 'a failed attempt of run #' || run || ', which is gone' FROM failures
