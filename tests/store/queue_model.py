@@ -33,6 +33,7 @@ class Job:
     written: int = 0  # the fence of its last record
     records: int = 0
     inbox: int = 0
+    set_backs: int = 0  # of the clock, when it was claimed
     holder: int | None = None
     unique: str = ""
     hold: int = 0
@@ -74,6 +75,7 @@ class Bucket:
         self._fullness = 0  # how often it has been full
         self._set_back = False  # the clock, since it was full
         self._starts: list[float] = []
+        self._doubtful = 0  # tokens that may have been given back
 
     def pass_time(self, now: float) -> None:
         speed, burst = self.rate.count / self.rate.per, float(self.rate.burst)
@@ -98,13 +100,18 @@ class Bucket:
         self._starts.append(self._passed)
         speed = self.rate.count / self.rate.per
         for place, first in enumerate(self._starts):
-            most = self.rate.burst + (self._passed - first) * speed
+            most = self.rate.burst + (self._passed - first) * speed + self._doubtful
             assert len(self._starts) - place <= most, "more started within a time than the rate"
         return Taken(self._passed, self._fullness)
 
-    def give_back(self, taken: Taken) -> None:
-        """A run was not begun: its token is there again, unless it would be by now anyhow."""
-        if taken.fullness != self._fullness:
+    def give_back(self, taken: Taken | None, *, doubtful: bool) -> None:
+        """A run was not begun: its token is there again, unless it would be by now anyhow.
+
+        `doubtful`: the clock was set back since, so nobody can tell whether it would.
+        """
+        if taken is None or taken.fullness != self._fullness:
+            self._doubtful += doubtful
+            self.most = min(self.most + doubtful, float(self.rate.burst))
             return
         self._starts.remove(taken.at)
         self.most = min(self.most + 1, float(self.rate.burst))
@@ -141,7 +148,7 @@ class Model:
     """All runs and queues, and what time it is."""
 
     def __init__(self, now: float, queues: Iterable[str]) -> None:
-        self.now = now
+        self.now, self.set_backs = now, 0
         self.jobs: dict[str, Job] = {}
         self.queues = {name: Queue() for name in queues}
         self.workers: dict[int, Worker] = {}
@@ -150,6 +157,7 @@ class Model:
     # --- time ---
 
     def move(self, now: float) -> None:
+        self.set_backs += now < self.now
         self.now = now
         for queue in self.queues.values():
             for bucket in queue.buckets.values():
@@ -309,7 +317,7 @@ class Model:
     def start(self, job: Job, worker: int) -> None:
         job.status, job.holder, job.fence = Status.RUNNING, worker, job.fence + 1
         settings = self.queues[job.queue].settings
-        job.tokens = []
+        job.tokens, job.set_backs = [], self.set_backs
         if settings.rate is not None:
             bucket = self.bucket(job.queue, "", settings.rate)
             job.tokens.append((bucket, bucket.take()))
@@ -318,7 +326,8 @@ class Model:
             job.tokens.append((bucket, bucket.take()))
 
     def unstarted(self, job: Job) -> None:
-        buckets = self.queues[job.queue].buckets.values()
-        for bucket, taken in job.tokens:
-            if bucket in buckets:
-                bucket.give_back(taken)
+        taken = {id(bucket): one for bucket, one in job.tokens}
+        for name, bucket in self.queues[job.queue].buckets.items():
+            if name in ("", f"key {job.key}"):
+                doubtful = job.set_backs != self.set_backs
+                bucket.give_back(taken.get(id(bucket)), doubtful=doubtful)

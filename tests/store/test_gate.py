@@ -260,6 +260,34 @@ async def test_what_was_not_begun_gives_its_token_back(timed: Bench) -> None:
     assert await claimed(timed, session) == ids[:1]
 
 
+async def test_a_token_that_is_there_again_anyhow_is_not_given_back(
+    timed: Bench, clock: ManualClock
+) -> None:
+    await settings(timed, rate=TWO_A_SECOND)
+    session = await timed.session()
+    await starts(timed, 6)
+    (early,) = (await timed.claim(session, 1)).runs
+    clock.move(10)
+    assert len(await claimed(timed, session)) == 2
+    await timed.store.do(Reschedule(early.run, early.fence, None, unstarted=True))
+    assert await claimed(timed, session) == []
+    clock.move(0.5)
+    assert await claimed(timed, session) == [early.id]
+
+
+async def test_what_was_claimed_before_there_was_a_rate_gives_no_token_back(
+    timed: Bench, clock: ManualClock
+) -> None:
+    session = await timed.session()
+    await starts(timed, 4)
+    (early,) = (await timed.claim(session, 1)).runs
+    clock.move(1)
+    await settings(timed, rate=TWO_A_SECOND)
+    assert len(await claimed(timed, session)) == 2
+    await timed.store.do(Reschedule(early.run, early.fence, None, unstarted=True))
+    assert await claimed(timed, session) == []
+
+
 async def test_what_was_begun_keeps_its_token(timed: Bench) -> None:
     await settings(timed, rate=TWO_A_SECOND)
     session = await timed.session()

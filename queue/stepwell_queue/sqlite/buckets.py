@@ -15,7 +15,7 @@ from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
 _BUCKET, _BUCKETS, _PUT = SQL["bucket"], SQL["buckets_of_keys"], SQL["put_bucket"]
-_EMPTY: Final = SQL["empty_buckets"]
+_EMPTY, _WAS_FULL = SQL["empty_buckets"], SQL["bucket_was_full"]
 _DROP_FULL: Final = SQL["drop_full_buckets"]
 _NEARLY: Final = 1e-9
 """Of a token: what adding up parts of one may lose."""
@@ -46,10 +46,17 @@ def tokens_of_empty(tx: Tx, queue: str, rate: RateLimit) -> dict[int, float]:
 
 
 def take(tx: Tx, queue: str, lane: int, rate: RateLimit, count: int) -> float:
-    """Take tokens, or return them (`count` < 0); answers the seconds until there is one again."""
+    """Take tokens, or put some in (`count` < 0); answers the seconds until there is one again."""
     left = min(tokens(tx, queue, lane, rate) - count, float(rate.burst))
     _put(tx, queue, lane, left, rate)
     return until_one(left, rate)
+
+
+def give_back(tx: Tx, queue: str, lane: int, rate: RateLimit, taken_at: float) -> None:
+    """Return a token, unless the bucket has been full since: then it was there again anyhow."""
+    row = tx.one(_WAS_FULL, (queue, lane, tx.now))
+    if row is not None and row[0] <= taken_at:
+        take(tx, queue, lane, rate, -1)
 
 
 def drop_full(tx: Tx) -> None:
@@ -71,4 +78,4 @@ def _filled(tx: Tx, queue: str, lane: int, stored: float, at: float, rate: RateL
 
 def _put(tx: Tx, queue: str, lane: int, left: float, rate: RateLimit) -> None:
     full = tx.now + (rate.burst - left) * rate.per / rate.count
-    tx.execute(_PUT, (queue, lane, left, tx.now, full))
+    tx.execute(_PUT, (queue, lane, left, tx.now, full, tx.now))

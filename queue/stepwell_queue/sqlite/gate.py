@@ -19,6 +19,7 @@ import msgspec
 from stepwell_queue.contract import QueueSettings
 from stepwell_queue.sqlite.buckets import (
     drop_full,
+    give_back,
     take,
     tokens,
     tokens_of_empty,
@@ -375,18 +376,18 @@ def passage(tx: Tx, session: SessionState) -> Passage | None:
     return Passage(tx, session) if session.gated else None
 
 
-def returned(tx: Tx, run: int) -> None:
+def returned(tx: Tx, run: int, claimed_at: float) -> None:
     """A run that was claimed was not begun: what its start took of rate limits comes back."""
     queue = tx.context.limited.get(run)
     gate = None if queue is None else tx.context.gates.get(queue)
     if queue is None or gate is None:
         return
     if gate.settings.rate is not None:
-        take(tx, queue, 0, gate.settings.rate, -1)
+        give_back(tx, queue, 0, gate.settings.rate, claimed_at)
     if gate.settings.key_rate is not None:
         lane = tx.one(_LANE_OF, (run,))[0]
         if lane:
-            take(tx, queue, lane, gate.settings.key_rate, -1)
+            give_back(tx, queue, lane, gate.settings.key_rate, claimed_at)
 
 
 def _rank(one: Candidate) -> tuple[int, int]:

@@ -40,6 +40,7 @@ _PARK_UNTIL, _COMPLETED, _RUNNING = SQL["park_until"], int(Status.COMPLETED), in
 _FAILED: Final = int(Status.FAILED)
 _STANDS, _SINCE, _ABSORBED = SQL["where_held"], SQL["record_since"], SQL["last_absorbed"]
 _BLOB, _PARK, _SETTLE = SQL["put_blob"], SQL["park"], SQL["settle"]
+_CLAIMED_AT: Final = SQL["claimed_at"]
 _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQL["cancel_waiting"]
 
 
@@ -270,6 +271,7 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
     status = Status.READY if due is None else Status.SCHEDULED
     if verb.attempts is not None and verb.error is not None:
         note_failure(tx, run, fence, verb.attempts, tx.now, verb.error)
+    claimed = tx.one(_CLAIMED_AT, (run,)) if verb.unstarted else None
     rows = tx.execute(
         _RESCHEDULE,
         (int(status), due, tx.now, verb.attempts, verb.attempts is not None, run, fence),
@@ -283,8 +285,8 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
         tx.execute(_SET_VALUE, (None if large else verb.error, run))
         if large:
             tx.execute(_BLOB, (run, VALUE, verb.error))
-    if verb.unstarted:
-        returned(tx, run)
+    if claimed is not None:
+        returned(tx, run, claimed[0])
     tx.gave_up(run)
     if due is None:
         tx.made_ready(rows[0][0])

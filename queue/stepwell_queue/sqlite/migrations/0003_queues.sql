@@ -53,6 +53,7 @@ CREATE INDEX runs_held ON runs (worker, target, lane) WHERE worker IS NOT NULL;
 CREATE INDEX runs_ended ON runs (target, ended, status, parent) WHERE ended IS NOT NULL;
 
 -- Tokens of a rate limit as they were at `at`; a row is made when the first is taken, and goes once it is full again.
+-- `since`: when it was full last.
 CREATE TABLE buckets (
     bucket INTEGER PRIMARY KEY,
     queue TEXT NOT NULL,
@@ -60,6 +61,7 @@ CREATE TABLE buckets (
     tokens REAL NOT NULL,
     at REAL NOT NULL,
     full REAL NOT NULL,
+    since REAL NOT NULL,
     UNIQUE (queue, lane)
 ) STRICT;
 

@@ -92,6 +92,9 @@ ORDER BY r.run
 -- name: lane_of
 SELECT lane FROM runs WHERE run = ?
 
+-- name: claimed_at
+SELECT updated FROM runs WHERE run = ? AND status = 2
+
 -- name: any_keyed
 SELECT 1 FROM runs WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ? LIMIT 1
 
@@ -113,9 +116,13 @@ SELECT lane, tokens, at FROM buckets WHERE full > ? AND +queue = ? AND lane <> 0
 SELECT lane, tokens, at FROM buckets WHERE queue = ? AND lane IN (SELECT value FROM json_each(?))
 
 -- name: put_bucket
-INSERT INTO buckets (queue, lane, tokens, at, full) VALUES (?, ?, ?, ?, ?)
+INSERT INTO buckets (queue, lane, tokens, at, full, since) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, lane) DO UPDATE SET tokens = excluded.tokens, at = excluded.at,
-    full = excluded.full
+    full = excluded.full,
+    since = CASE WHEN buckets.full <= excluded.at THEN excluded.since ELSE buckets.since END
+
+-- name: bucket_was_full
+SELECT since FROM buckets WHERE queue = ? AND lane = ? AND full > ?
 
 -- name: drop_full_buckets
 DELETE FROM buckets WHERE bucket IN (
