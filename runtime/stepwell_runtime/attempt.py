@@ -179,6 +179,9 @@ class Attempt(JobScope, eq=False):
             # frame of its traceback: a cycle, which would keep the step's locals.
             error.__traceback__ = None
 
+    def _scheduled(self) -> float:
+        return self._holder.scheduled()
+
     def _voice(self) -> Voice | None:
         if self._ended is _nobody:  # what it still says does not count
             return None

@@ -87,6 +87,7 @@ class Batch:
         self.taken = 0
         self.counting = 0  # of those taken, whose outcome is wanted
         self.attempt: Attempt | None = None
+        self._earliest = 0.0
         self.timer: asyncio.Handle | None = None
 
     def add(self, seat: Seat) -> None:
@@ -120,6 +121,8 @@ class Batch:
         worker, definition, first = self._worker, self.definition, seats[0]
         others = f" (and {len(seats) - 1} more)" if len(seats) > 1 else ""
         try:
+            # Now: a thread that cannot be stopped may still ask when the seats are gone.
+            self._earliest = min(seat.holder.scheduled() for seat in seats)
             self.attempt = Attempt(
                 "task",
                 definition.name,
@@ -148,6 +151,10 @@ class Batch:
     def reports(self) -> Shared:
         """What is said of all of its jobs."""
         return Shared([seat.holder.reports() for seat in self._seats if seat.taken])
+
+    def scheduled(self) -> float:
+        """When the first of its jobs was to start."""
+        return self._earliest
 
     def _over(self, value: Any, error: BaseException | None) -> None:
         seats, self._seats, self.attempt = self._seats, [], None

@@ -44,6 +44,7 @@ class Request(msgspec.Struct, array_like=True):
     queue: str
     attempt: int
     seed: str
+    scheduled: float
 
 
 class Begun(msgspec.Struct, array_like=True, tag=1):
@@ -124,6 +125,10 @@ class _Scope(JobScope, eq=False):
     """What a function sees of its attempt here."""
 
     _mouth: _Mouth
+    _start: float
+
+    def _scheduled(self) -> float:
+        return self._start
 
     def _voice(self) -> _Mouth:
         return self._mouth
@@ -175,6 +180,7 @@ def _answer(request: Request, mouth: _Mouth) -> Answer:
             args,
             kwargs,
             mouth,
+            request.scheduled,
         )
         current.set(scope)
         mouth.say(Begun())

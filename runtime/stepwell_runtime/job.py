@@ -22,7 +22,7 @@ from stepwell_runtime.definitions import StepDefinition, TaskDefinition
 from stepwell_runtime.errors import BatchMismatch, DeadlineExceeded, RetryLater, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments, lasting_id
 from stepwell_runtime.log import log
-from stepwell_runtime.policy import Policy
+from stepwell_runtime.policy import Policy, scheduled_of
 from stepwell_runtime.reports import Reports
 
 if TYPE_CHECKING:
@@ -149,6 +149,10 @@ class Job:
     def reports(self) -> Reports:
         """What is said of this run while it is executed."""
         return Reports(self)
+
+    def scheduled(self) -> float:
+        """When the run was to start; of a step: its workflow's run."""
+        return scheduled_of(self._claimed)
 
     def told(self, rows: Sequence[InboxRow]) -> None:
         if (

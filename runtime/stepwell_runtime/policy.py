@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 import msgspec
+from msgspec.structs import replace
 
+from stepwell_queue.contract import Claimed
 from stepwell_runtime.definitions import (
     CallOptions,
     Retry,
@@ -35,6 +37,7 @@ class StoredOptions(msgspec.Struct, frozen=True, array_like=True):
 
     timeout: float | None = None
     retry: StoredRetry | None = None
+    scheduled: float | None = None  # when it was to start, where its own times do not say it
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -58,6 +61,21 @@ def store_options(options: CallOptions) -> bytes:
             tuple(map(_class_name, retry.give_up_on)),
         )
     return _encoder.encode(StoredOptions(options.timeout, stored))
+
+
+def with_scheduled(options: bytes, scheduled: float) -> bytes:
+    """Return the options of a run that was to start at another time than its row says."""
+    stored = _decoder.decode(options) if options else StoredOptions()
+    return _encoder.encode(replace(stored, scheduled=scheduled))
+
+
+def scheduled_of(claimed: Claimed) -> float:
+    """Return when a run was to start; jitter, retries and waits for others do not change it."""
+    if claimed.options:
+        scheduled = _decoder.decode(claimed.options).scheduled
+        if scheduled is not None:
+            return scheduled
+    return claimed.created if claimed.due is None else claimed.due
 
 
 class Policy:

@@ -141,6 +141,7 @@ class Processes:
             scope.queue,
             scope.attempt,
             scope._seed,
+            scope._scheduled(),
         )
 
     def _error(self, data: bytes) -> BaseException:

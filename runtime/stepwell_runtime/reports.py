@@ -37,6 +37,9 @@ class Holder(Protocol):
     """Who holds the run of an attempt."""
 
     def reports(self) -> Voice: ...
+    def scheduled(self) -> float:
+        """Return when the run was to start."""
+        ...
 
 
 class Held(Protocol):

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from stepwell_queue.clock import utc
 from stepwell_runtime.reports import Voice, checked_line, checked_progress
 
 
@@ -107,6 +108,18 @@ class JobScope(msgspec.Struct, eq=False):
         return hashlib.blake2b(
             f"{self._seed}/{self.path}".encode("utf-8", "surrogatepass"), digest_size=16
         ).hexdigest()
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """When its run was to start (UTC), the same at every attempt.
+
+        The tick of a schedule, else `at` or the end of `delay`, else when the run was made. Of a
+        batch: the earliest of its jobs.
+        """
+        return utc(self._scheduled())
+
+    def _scheduled(self) -> float:
+        raise NotImplementedError
 
     @property
     def cancelled(self) -> bool:

@@ -35,6 +35,11 @@ def tells() -> tuple[str, str, int, str, str, dict[str, object]]:
     return job.kind, job.name, job.attempt, job.key, job.queue, dict(job.arguments)
 
 
+@task(executor="process")
+def tells_when() -> float:
+    return current_job().scheduled_at.timestamp()
+
+
 @task
 def tells_in_a_thread() -> str:
     return current_job().key

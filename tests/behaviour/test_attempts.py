@@ -343,6 +343,17 @@ async def test_a_job_knows_itself(app: Stepwell) -> None:
     assert told == ["task", "tells_of_itself", "job-1", "", "mail", 1, {"number": 7}]
 
 
+@task
+async def to_start() -> float:
+    return current_job().scheduled_at.timestamp()
+
+
+async def test_a_job_that_nothing_delays_was_to_start_when_it_was_made(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.enqueue(to_start())
+        assert await run.result(timeout=LONG) == (await run.info()).created_at.timestamp()
+
+
 def test_outside_there_is_no_current_job() -> None:
     with pytest.raises(DurabilityError, match=r"current_job\(\) works only inside a step or task"):
         current_job()

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from stepwell import (
     RunCancelled,
     Stepwell,
     TaskCall,
+    current_job,
     current_step,
     parallel,
     task,
@@ -54,6 +56,19 @@ async def patient(numbers: list[int]) -> list[int]:
 async def soon(numbers: list[int]) -> list[int]:
     stage.note(list(numbers))
     return numbers
+
+
+@task(batch=3)
+async def since_when(numbers: list[int]) -> list[float]:
+    return [current_job().scheduled_at.timestamp() for _ in numbers]
+
+
+async def test_a_batch_is_told_the_earliest_start_of_its_jobs(app: Stepwell) -> None:
+    early = datetime(2020, 1, 1, tzinfo=UTC)
+    times = [early + timedelta(days=1), early, None]
+    runs = [await app.enqueue(since_when(number), at=at) for number, at in enumerate(times)]
+    async with app.worker():
+        assert [await run.result(timeout=LONG) for run in runs] == [early.timestamp()] * 3
 
 
 async def results(runs: list[Run[int]]) -> list[int]:

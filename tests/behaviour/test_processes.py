@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,13 @@ async def test_a_child_knows_its_job(app_of_all: Stepwell) -> None:
         twin = await app.enqueue(computing.tells_in_a_thread())
         assert len(key) == len(await twin.result(timeout=LONG)) == 32
     assert (kind, name, attempt, queue, arguments) == ("task", "tells", 1, "default", {})
+
+
+async def test_a_child_knows_when_its_job_was_to_start(app_of_all: Stepwell) -> None:
+    at = datetime(2020, 1, 1, 12, tzinfo=UTC)
+    async with app_of_all as app, app.worker(child_processes=1):
+        run = await app.enqueue(computing.tells_when(), at=at)
+        assert await run.result(timeout=LONG) == at.timestamp()
 
 
 async def test_exceptions_come_back_with_type_content_and_place(app_of_all: Stepwell) -> None:

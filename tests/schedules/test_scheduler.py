@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Run, Stepwell, current_run, task, workflow
+from stepwell import Retry, Run, Stepwell, current_job, current_run, step, task, workflow
 from stepwell._app.schedules import Schedule, ScheduleTick
 from stepwell_queue.contract import DueSchedules, FindDue, Overlap, PutSchedule, ScheduleRow
 from stepwell_queue.errors import StepwellError, StoreUnavailable
@@ -339,6 +339,43 @@ async def test_jitter_delays_the_start_and_not_the_tick(app: Stepwell, clock: Ma
         delays.append((info.due_at - next_at).total_seconds())
     assert all(0 <= delay <= 10 * MINUTE for delay in delays)
     assert len(set(delays)) == 4
+
+
+@step(queue="far")
+async def step_elsewhere() -> float:
+    return current_job().scheduled_at.timestamp()
+
+
+@step
+async def step_here() -> float:
+    return current_job().scheduled_at.timestamp()
+
+
+@workflow
+async def told_everywhere() -> list[float]:
+    return [current_run().scheduled_at.timestamp(), await step_here(), await step_elsewhere()]
+
+
+@task(retry=Retry(attempts=2, delay=0.0))
+async def told_again() -> list[float]:
+    if current_job().attempt == 1:
+        raise LookupError
+    return [current_job().scheduled_at.timestamp()]
+
+
+@pytest.mark.parametrize("call", [told_everywhere(), told_again()])
+@pytest.mark.parametrize("jitter", [None, 10 * MINUTE])
+async def test_code_is_told_its_tick_whatever_delays_it(
+    app: Stepwell, clock: ManualClock, call: Any, jitter: float | None
+) -> None:
+    made = await app.schedule("m", call, every=HOUR, jitter=jitter)
+    tick = (await made.info()).next_at
+    assert tick is not None
+    clock.move(tick.timestamp() - clock.now())
+    (run,) = await runs_of(app, made)
+    clock.move(10 * MINUTE)
+    async with app.worker(), app.worker(queues=["far"]):
+        assert set(await run.result(timeout=20)) == {tick.timestamp()}
 
 
 async def test_deadlines_and_expiries_count_from_the_start_of_each_run(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stepwell_queue.contract import NewRun, RecordKind
 from stepwell_queue.errors import IdConflict
 from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED, AnyWork
 from stepwell_runtime.codec import PayloadTooLarge
 from stepwell_runtime.core.branch import ENDED, OPEN, SETTLING, CallOp
 from stepwell_runtime.launch import child_id, derived_nonce
+from stepwell_runtime.policy import with_scheduled
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -74,9 +77,13 @@ class Children:
         declared = op.options.declared or op.definition.declared
         if declared is not None:
             worker.declarations.note(declared)
-        return worker.launcher.child_row(
+        row = worker.launcher.child_row(
             op.definition, op.args, op.options, id, derived_nonce(activation.seed, op.path)
         )
+        if op.kind == "remote":  # a step tells when its run was to start, wherever it is executed
+            scheduled = execution.facts.scheduled_at.timestamp()
+            row = replace(row, options=with_scheduled(row.options, scheduled))
+        return row
 
     def submit(self) -> None:
         """Store the gathered children, in several writes when their arguments are large."""

@@ -8,6 +8,7 @@ import msgspec
 
 from stepwell_queue.clock import utc
 from stepwell_queue.contract import Claimed, RecordKind
+from stepwell_runtime.policy import scheduled_of
 
 
 class Facts(msgspec.Struct):
@@ -20,7 +21,7 @@ class Facts(msgspec.Struct):
     parent_id: str | None
     attempt: int
     _created: float
-    _due: float | None
+    _scheduled: float
     _deadline: float | None
 
     @property
@@ -29,7 +30,7 @@ class Facts(msgspec.Struct):
 
     @property
     def scheduled_at(self) -> datetime:
-        return utc(self._created if self._due is None else self._due)
+        return utc(self._scheduled)
 
     @property
     def deadline(self) -> datetime | None:
@@ -50,6 +51,6 @@ def facts_of(claimed: Claimed) -> Facts:
         claimed.parent_id,
         attempt,
         claimed.created,
-        claimed.due,
+        scheduled_of(claimed),
         claimed.deadline,
     )

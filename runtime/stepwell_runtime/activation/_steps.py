@@ -40,6 +40,12 @@ class LocalSteps:
             self._reports = Reports(self._activation)
         return self._reports
 
+    def scheduled(self) -> float:
+        """When the run was to start."""
+        execution = self._activation.execution
+        assert execution is not None  # its code asked for the step
+        return execution.facts.scheduled_at.timestamp()
+
     # --- beginning ---
 
     def begin(self, work: StepWork) -> None:

@@ -17,6 +17,7 @@ from stepwell_queue.contract import NewRun, Overlap, PutSchedule, ScheduleRow, T
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.definitions import DEFAULT_OPTIONS, CallOptions, Definition
 from stepwell_runtime.launch import Launcher, derived_nonce
+from stepwell_runtime.policy import with_scheduled
 from stepwell_runtime.schedules.rules import Rule, latest
 
 ON_TIME: Final = 10.0
@@ -132,6 +133,8 @@ def tick_verbs(row: ScheduleRow, plan: Plan, now: float, chance: random.Random) 
         id = f"schedule:{row.id}@{rule.label(tick)}"
         due = tick + chance.uniform(0.0, plan.jitter) if plan.jitter else tick
         run = plan.run_at(id, derived_nonce(id, "tick"), due, now)
+        if due != tick:  # the run tells which tick it is for, however late it starts
+            run = replace(run, options=with_scheduled(run.options, tick))
         verbs.append(Tick(row.id, row.digest, expected, tick, following, run, why, now))
         expected, why = following or tick, ""
     return verbs
