@@ -537,7 +537,7 @@ def test_random_lives_of_queues_are_as_the_model_says(
     run_state_machine_as_test(
         lives,
         settings=settings(
-            max_examples=scale(20, 400),
+            max_examples=scale(25, 400),
             stateful_step_count=scale(40, 80),
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

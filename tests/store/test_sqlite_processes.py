@@ -81,6 +81,24 @@ async def test_runs_of_a_killed_process_are_handed_over_at_once(path: Path) -> N
         assert await heir("doctor") == []
 
 
+async def test_nothing_is_lost_by_a_kill_right_after_its_claim(path: Path, scale: Scale) -> None:
+    count = scale(3, 100)
+    for number in range(count):
+        async with peers(path, 1) as (dying,), asyncio.timeout(60):
+            await dying("session")
+            await dying("start", id=f"{number}", priority=number)
+            ((_, id, _, _),) = await dying("claim", limit=1)
+            assert id == f"{number}"
+            await dying.kill()
+    bench = await open_bench(path)
+    found = await bench.claim(await bench.session(), count + 1)
+    assert [(run.id, run.crashes) for run in found.runs] == [
+        (f"{number}", 1) for number in reversed(range(count))
+    ]
+    assert await bench.store.doctor() == []
+    await bench.store.close()
+
+
 async def test_a_new_process_takes_over_what_the_last_one_left(path: Path) -> None:
     async with peers(path, 1, lease=600) as (dying,), asyncio.timeout(60):
         await dying("session")
