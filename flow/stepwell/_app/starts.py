@@ -134,7 +134,7 @@ class StartMethods:
         see `enqueue_many`.
         """
         return await self._start_many(
-            calls, partial(workflow_call, method="start_many"), id, when_full, wait_timeout
+            calls, workflow_call, "start_many", id, when_full, wait_timeout
         )
 
     @overload
@@ -172,14 +172,13 @@ class StartMethods:
         are made of the `id` and their places; so after an interruption the same again goes on where
         it stopped. `when_full` is as in `enqueue`, of each chunk.
         """
-        return await self._start_many(
-            calls, partial(task_call, method="enqueue_many"), id, when_full, wait_timeout
-        )
+        return await self._start_many(calls, task_call, "enqueue_many", id, when_full, wait_timeout)
 
     async def _start_many(
         self,
         calls: Iterable[C] | AsyncIterable[C],
-        checked: Callable[[C], C],
+        checked: Callable[[C, str], C],
+        method: str,
         id: str | None,
         when_full: WhenFull,
         wait_timeout: Seconds | None,
@@ -187,7 +186,8 @@ class StartMethods:
         if id is not None:
             from stepwell._app.bulk import pour
 
-            return await pour(calls, sink_of(self.engine, id, when_full, wait_timeout), checked)
+            sink = sink_of(self.engine, id, when_full, wait_timeout)
+            return await pour(calls, sink, partial(_checked, checked, method))
         if not isinstance(calls, Iterable):
             raise TypeError(
                 "an async iterable is taken in chunks, whose runs need ids: give id=…, of which "
@@ -197,16 +197,23 @@ class StartMethods:
             engine = self.engine
         except StepwellError:
             for call in calls:  # so that they do not warn in addition
-                checked(call)
+                checked(call, method)
             raise
-        rows, definitions, declared = await _rows(engine, calls, checked)
+        rows, definitions, declared = await _rows(engine, calls, checked, method)
         for queue in declared:
             await engine.declarations.say(queue)
         started = await in_room(partial(engine.start_many, rows), when_full, wait_timeout)
+        app: Any = self
         return [
-            self._handle(one, definition)
+            Run(app, one.id, definition.result_type, True)
+            if one.created
+            else self._handle(one, definition)
             for definition, one in zip(definitions, started, strict=True)
         ]
+
+
+def _checked(checked: Callable[[C, str], C], method: str, call: C) -> C:
+    return checked(call, method)
 
 
 def sink_of(engine: Engine, id: str, when_full: WhenFull, wait_timeout: Seconds | None) -> Sink:
@@ -220,7 +227,7 @@ def sink_of(engine: Engine, id: str, when_full: WhenFull, wait_timeout: Seconds 
 
 
 async def _rows(
-    engine: Engine, calls: Iterable[C], checked: Callable[[C], C]
+    engine: Engine, calls: Iterable[C], checked: Callable[[C, str], C], method: str
 ) -> tuple[list[NewRun], list[Definition], list[DeclaredQueue]]:
     from stepwell_queue.contract.check import MAX_RUNS
 
@@ -230,7 +237,7 @@ async def _rows(
     # One by one: what a generator yields needs not be kept, as there may be many.
     new_run = engine.launcher.new_run
     for number, call in enumerate(calls, 1):
-        checked(call)
+        checked(call, method)
         if number > MAX_RUNS:
             raise ValueError(
                 f"there are more than {MAX_RUNS} calls, which is the most for one transaction: "
