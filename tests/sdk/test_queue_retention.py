@@ -129,3 +129,28 @@ async def test_a_pass_that_fails_is_tried_again(
     async with app, app.worker(), asyncio.timeout(20):
         await passes[1].wait()
     assert "the disk is full" in capsys.readouterr().out
+
+
+@task
+async def part(number: int) -> int:
+    return number
+
+
+@workflow
+async def whole(number: int) -> int:
+    return await part(number)
+
+
+async def test_trees_that_do_not_fill_a_pass_are_all_pruned(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell_runtime.engine.PRUNE_PASS", 3)
+    async with make_app() as app:
+        async with app.worker():
+            runs = await app.start_many([whole(number) for number in range(5)])
+            for run in runs:
+                await run.result()
+        assert (
+            await app.prune(older_than=timedelta()) >= 8
+        )  # the newest run may stay, with its tree
+        assert len(await app.runs()) <= 2

@@ -409,4 +409,5 @@ async def test_what_is_started_by_hand_makes_no_history_without_end(bench: Bench
     await bench.store.do(PutSchedule("s", b"digest", b"plan", Overlap.ALLOW, "", None, now))
     for _ in range(110):
         await bench.store.do(RunSchedule("s", bench.new()))
-    assert len(await bench.store.read(ScheduleHistory("s", 1000))) == 100
+    history = await bench.store.read(ScheduleHistory("s", 1000))
+    assert len(history) == 100
