@@ -12,8 +12,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from stepwell import BlockingStepwell
+from tests.cli.conftest import Cli
 from tests.cli.served import ROOT, STEPWELL, environment, shell
 from tests.cli.shop import FIXED
 
@@ -235,6 +239,55 @@ def test_start_takes_what_else_a_run_may_ask_for(tmp_path: Path) -> None:
     assert (refused.code, "replace= says more about unique=" in refused.stderr) == (1, True)
     lost = shell("start", f"{SHOP}:shop_note", "--json", '["a"]', "--store", store, "--after", "x")
     assert (lost.code, "no run has the id 'x'" in lost.stderr) == (1, True)
+
+
+def test_start_takes_a_moment_and_for_how_long_a_run_is_the_only_one(
+    cli: Cli, new_address: str
+) -> None:
+    def begin(*options: str) -> dict[str, object]:
+        note = ("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--store", new_address)
+        begun: dict[str, object] = cli(*note, *options).json
+        return begun
+
+    def shown(id: str) -> dict[str, Any]:
+        run: dict[str, Any] = cli("show", id, "--store", new_address, "--json").json
+        return run
+
+    begin("--id", "first", "--at", "2100-01-31T09:00+01:00")
+    first = shown("first")
+    assert (first["status"], first["due_at"]) == ("scheduled", "2100-01-31T08:00:00.000000+00:00")
+    begin("--id", "pending", "--unique", "p", "--unique-while", "pending")
+    assert begin("--unique", "p")["id"] == "pending"
+    begin("--id", "throttled", "--unique", "t", "--unique-for", "1h")
+    cli("cancel", "throttled", "--store", new_address)
+    assert begin("--unique", "t") == {"id": "throttled", "created": False, "found": "cancelled"}
+    begin("--id", "anyhow", "--after", "throttled", "--after-failed", "start")
+    begin("--id", "fails", "--after", "throttled")
+    assert (shown("anyhow")["status"], shown("fails")["status"]) == ("ready", "failed")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--at", "noon"), 2, "'noon' is no moment"),
+        (("--at", "2100-01-01T00:00", "--delay", "5"), 1, "give one of them"),
+        (("--unique-for", "soon"), 2, "write 90, 90s, 15m"),
+        (("--unique-for", "5"), 1, "unique_for= says more about unique="),
+        (("--unique", "k", "--unique-while", "ever"), 1, "must be 'unended' or 'pending'"),
+        (("--after", "x", "--after-failed", "skip"), 1, "must be 'fail' or 'start'"),
+        (("--after-failed", "start"), 1, "after_failed= says more about after="),
+        (("--delay", "10", "--expires", "5"), 1, "could never start"),
+    ],
+    ids=str,
+)
+def test_start_refuses_what_does_not_fit_and_starts_nothing(
+    cli: Cli, new_address: str, options: tuple[str, ...], code: int, says: str
+) -> None:
+    begin = ("start", f"{SHOP}:shop_note", "--json", '["hi"]', "--store", new_address)
+    assert cli(*begin, "--id", "there").code == 0
+    refused = cli(*begin, *options)
+    assert (refused.code, says in " ".join(refused.stderr.split())) == (code, True), refused.stderr
+    assert [one["id"] for one in cli("runs", "--store", new_address, "--json").json] == ["there"]
 
 
 def test_the_module_is_found_in_the_current_folder_and_names_its_store(tmp_path: Path) -> None:

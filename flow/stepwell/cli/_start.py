@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Annotated, Any, TypeGuard
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeGuard, cast
 
 import msgspec
 import typer
@@ -12,10 +13,11 @@ import typer
 from stepwell._app.app import Stepwell
 from stepwell._app.handles import Run
 from stepwell._calls import TaskCall, WorkflowCall
+from stepwell._terms import StartOptions
 from stepwell.cli import _print as out
 from stepwell.cli._client import opened
 from stepwell.cli._loading import app_of, definition_of, imported, split
-from stepwell.cli._options import OwnStoreOption, seconds_of
+from stepwell.cli._options import OwnStoreOption, moment_of, seconds_of
 from stepwell.cli._refusal import Refusal, refusals
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import Definition, TaskDefinition
@@ -54,6 +56,14 @@ def start(
         float | None,
         typer.Option(parser=seconds_of, metavar="SPAN", help="Not before: 90, 15m, 12h, 30d."),
     ] = None,
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=moment_of,
+            metavar="MOMENT",
+            help="Or not before this: ISO 8601; without a zone, local time.",
+        ),
+    ] = None,
     queue: Annotated[
         str | None, typer.Option("--queue", help="The queue.", show_default="as it is decorated")
     ] = None,
@@ -81,6 +91,18 @@ def start(
             metavar="KEY", help="While another run of this name has the key, that one is answered."
         ),
     ] = None,
+    unique_while: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help='Until when a run has it: "unended" or "pending", until it begins.',
+            show_default="unended",
+        ),
+    ] = None,
+    unique_for: Annotated[
+        float | None,
+        typer.Option(parser=seconds_of, metavar="SPAN", help="Or for so long, even if it ends."),
+    ] = None,
     replace: Annotated[
         bool,
         typer.Option("--replace", help="If that one has not begun, it gets these arguments."),
@@ -88,6 +110,14 @@ def start(
     after: Annotated[
         list[str] | None,
         typer.Option(metavar="ID", help="Not before this run has completed; repeat for several."),
+    ] = None,
+    after_failed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help='If one of those does not complete: "fail", or "start" all the same.',
+            show_default="fail",
+        ),
     ] = None,
     store: OwnStoreOption = None,
 ) -> None:
@@ -103,21 +133,22 @@ def start(
         app = app_of(loaded, attribute, store)
         definition = definition_of(loaded, name, app)
         args, kwargs = fitted(definition, arguments_in(arguments), app.codec)
-        call = call_of(definition, args, kwargs)
-        try:
-            call = call.with_options(
-                id=id,
-                delay=delay,
-                queue=queue,
-                priority=priority,
-                expires=expires,
-                key=key,
-                unique=unique,
-                replace=replace or None,
-                after=after or None,
-            )
-        except (TypeError, ValueError) as error:
-            raise Refusal(str(error)) from None
+        asked: StartOptions = {
+            "id": id,
+            "delay": delay,
+            "at": at,
+            "queue": queue,
+            "priority": priority,
+            "expires": expires,
+            "key": key,
+            "unique": unique,
+            "unique_while": cast("Literal['unended', 'pending'] | None", unique_while),
+            "unique_for": unique_for,
+            "replace": replace or None,
+            "after": after or None,
+            "after_failed": cast("Literal['fail', 'start'] | None", after_failed),
+        }
+        call = asking(call_of(definition, args, kwargs), asked)
         run = asyncio.run(started(app, call))
     if arguments is not None:
         out.document({"id": run.id, "created": run.created, "found": run.found})
@@ -199,6 +230,18 @@ def call_of(
     return WorkflowCall(definition, args, kwargs)
 
 
+def asking(
+    call: WorkflowCall[Any] | TaskCall[Any], asked: StartOptions
+) -> WorkflowCall[Any] | TaskCall[Any]:
+    try:
+        return call.with_options(**asked)
+    except (TypeError, ValueError) as error:
+        raise Refusal(str(error)) from None
+
+
 async def started(app: Stepwell, call: WorkflowCall[Any] | TaskCall[Any]) -> Run[Any]:
     async with opened(app):
-        return await (app.enqueue(call) if isinstance(call, TaskCall) else app.start(call))
+        try:
+            return await (app.enqueue(call) if isinstance(call, TaskCall) else app.start(call))
+        except ValueError as error:  # what fits only together, or not with the decorator
+            raise Refusal(str(error)) from None
