@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from stepwell_queue.clock import Clock, Ids
+from stepwell_queue.clock import Clock, Ids, utc
 from stepwell_queue.contract import Hold, NewRun, Terms
 from stepwell_queue.errors import RequestRefused
 from stepwell_runtime.codec import Codec
@@ -222,6 +222,10 @@ class Launcher:
             return NewRun(id, kind, name, version, queue, args, digest, nonce, now, deadline=until)
         if options.deadline is not None:
             deadline = options.deadline
+        due = options.at if options.delay is None else now + options.delay
+        terms = self._terms(definition, options, key, now)
+        if due is not None and terms is not None and terms.expires is not None:
+            _refuse_unstartable(definition, options, due, terms.expires)
         return NewRun(
             id,
             kind,
@@ -233,10 +237,10 @@ class Launcher:
             nonce,
             now,
             definition.priority if options.priority is None else options.priority,
-            options.at if options.delay is None else now + options.delay,
+            due,
             None if deadline is None else now + deadline,
             store_options(options),
-            self._terms(definition, options, key, now),
+            terms,
         )
 
     def _terms(
@@ -271,6 +275,22 @@ class Launcher:
         """What a run fails with when that which it waits for does not end well."""
         where = f"a run of {definition.word} {definition.name!r}"
         return self._codec.encode_error(DependencyFailed(id), where)
+
+
+def _refuse_unstartable(
+    definition: Definition, options: CallOptions, due: float, expires: float
+) -> None:
+    """Raise ValueError for a run that expires before it may start."""
+    if due < expires:
+        return
+    start = f"at={utc(due).isoformat()}" if options.delay is None else f"delay={options.delay:g}"
+    limit = definition.expires if options.expires is None else options.expires
+    end = f"expires={limit:g}" if isinstance(limit, float) else f"expires={limit}"
+    whose = "its decorator's " if options.expires is None else ""
+    raise ValueError(
+        f"{definition.word} {definition.name!r} with {start} and {whose}{end} could never start, "
+        "as it would expire before: give a later expires=, whose seconds count from now"
+    )
 
 
 def key_of(definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -62,6 +62,7 @@ START_MISTAKES: dict[str, Mistake] = {
     "`replace=True` without `unique=`": asking(replace=True),
     "`unique_for=` with `replace=True`": asking(unique="k", unique_for=5, replace=True),
     "`expires=` a naive `datetime`": asking(expires=datetime(2030, 1, 1)),  # noqa: DTZ001
+    "`expires=` that comes before `delay=` or `at=`": asking(delay=10, expires=5),
     "`after=` one run instead of a list": asking(after="order-1"),
     "`after=` a run that does not exist": asking(after=["order-7"]),
     "a `key=` function that returns no string": no_key,

@@ -85,6 +85,15 @@ async def waits_for_what_expires() -> str:
 
 
 @workflow
+async def waits_for_what_cannot_start() -> str:
+    try:
+        await never().with_options(delay=3600)
+    except ValueError as refused:
+        return str(refused)
+    return "it ran"
+
+
+@workflow
 async def asks_too_much(name: str) -> str:
     options: dict[str, Any] = {"unique": "k"} if name == "unique" else {"after": ["x"]}
     try:
@@ -187,6 +196,56 @@ async def test_a_child_that_expires_is_an_error_where_it_is_awaited(make_app: Ma
             "failed",
             "run 'parent/0' expired: it was not started in time, and never runs",
         )
+
+
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"delay": 10, "expires": 5}, "with delay=10 and expires=5 could never start"),
+        ({"delay": 5, "expires": 5}, "with delay=5 and expires=5 could never start"),
+        ({"at": TOMORROW, "expires": 60}, f"with at={TOMORROW.isoformat()} and expires=60 could"),
+        ({"at": TOMORROW, "expires": TOMORROW}, f"and expires={TOMORROW} could never start"),
+        ({"delay": timedelta(days=2), "expires": TOMORROW}, "with delay=172800 and expires=2"),
+    ],
+    ids=str,
+)
+async def test_what_would_expire_before_it_may_start_is_refused_at_the_call(
+    app: Stepwell, options: dict[str, Any], said: str
+) -> None:
+    async with app:
+        calls = [note("1").with_options(**options)]
+        for begin in (
+            app.enqueue(note("1"), **options),
+            app.start(onboard("1"), **options),
+            app.enqueue_many([note("2"), *calls]),
+            app.enqueue_many(calls, id="many"),
+            app.run(calls[0]),
+        ):
+            with pytest.raises(ValueError, match="as it would expire before") as refused:
+                await begin
+            assert said in str(refused.value)
+        assert await app.runs() == []
+
+
+async def test_the_expiry_of_a_decorator_counts_and_a_call_may_put_it_off(app: Stepwell) -> None:
+    async with app:
+        with pytest.raises(ValueError, match=r"with delay=3600 and its decorator's expires=0\.02"):
+            await app.enqueue(never(), delay=3600)
+        assert await app.runs() == []
+        later = await app.enqueue(never().with_options(delay=3600), expires=7200)
+        assert await later.status() == "scheduled"
+
+
+async def test_a_child_that_could_never_start_is_an_error_where_it_is_awaited(
+    app: Stepwell,
+) -> None:
+    async with app, app.worker():
+        run = await app.start(waits_for_what_cannot_start())
+        assert (await run.result()).startswith("task 'never' with delay=3600 and its decorator's")
+        assert len(await app.runs()) == 1
 
 
 # --- unique keys ---
