@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from stepwell_queue.clock import Clock, Ids
@@ -41,6 +42,19 @@ from stepwell_runtime.worker_settings import WorkerSettings
 
 PRUNE_PASS = 500
 _COMPLETED = int(Status.COMPLETED)  # to read a member of an enum is slow
+
+
+@asynccontextmanager
+async def _patience(id: str, timeout: float) -> AsyncGenerator[None]:
+    """Raise TimeoutError, saying of which run, if the end of it is not there in time."""
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except TimeoutError:
+        raise TimeoutError(
+            f"run {id!r} has not ended within {timeout:g} s; that ends this wait alone, and the "
+            f"run goes on: get({id!r}).result() waits for it again, cancel({id!r}) ends it"
+        ) from None
 
 
 class Engine:
@@ -138,14 +152,14 @@ class Engine:
     ) -> Any:
         """Wait for the end of a run and return its result, or raise its error.
 
-        `timeout` None: wait for ever.
+        `timeout` None: wait for ever; else raises TimeoutError after so many seconds.
         """
         waiter = self._unserved.watch(id)
         try:
             if timeout is None:
                 ended = await self.store.wait_ended(id)
             else:
-                async with asyncio.timeout(timeout):
+                async with _patience(id, timeout):
                     ended = await self.store.wait_ended(id)
         finally:
             self._unserved.awaited.pop(waiter, None)

@@ -111,7 +111,7 @@ def test_errors_are_those_of_the_async_app(app: BlockingStepwell) -> None:
     with pytest.raises(TypeError, match="for a task use enqueue"):
         anything.start(send(1))
     run = app.start(waits())
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"run '.*' has not ended within 0\.01 s; .* goes on"):
         run.result(timeout=0.01)
     assert run.cancel(reason="enough") == "cancelled"
     for request in (run.retry, run.roll_back, run.resume_rollback, run.resume):

@@ -182,8 +182,11 @@ async def test_an_exception_that_cannot_be_rebuilt_is_named(app: Stepwell) -> No
 async def test_result_that_times_out_leaves_the_run_alone(app: Stepwell) -> None:
     async with app, app.worker():
         run = await app.start(waits())
-        with pytest.raises(TimeoutError):
-            await run.result(timeout=0.01)
+        for number, said in ((0.01, "0.01 s"), (timedelta(milliseconds=20), "0.02 s"), (0, "0 s")):
+            with pytest.raises(TimeoutError) as late:
+                await run.result(timeout=number)
+            assert f"run {run.id!r} has not ended within {said};" in str(late.value)
+            assert "the run goes on" in str(late.value)
         await run.signal(go, 4)
         assert await run.result(timeout=20) == 4
 
