@@ -102,6 +102,16 @@ def test_a_pause_refuses_an_end_that_is_none(
     assert queue(cli, address)["paused"] is False
 
 
+@pytest.mark.parametrize("options", [("--until", "2020-01-01T00:00"), ("--for", "0")], ids=str)
+def test_a_pause_that_would_be_over_already_is_refused(
+    cli: Cli, address: str, options: tuple[str, ...]
+) -> None:
+    answer = cli("queue", "pause", "default", "--store", address, *options)
+    assert answer.code == 1
+    assert "has passed, so queue 'default' would not be paused" in answer.stderr
+    assert queue(cli, address)["paused"] is False
+
+
 def test_draining_an_idle_queue_pauses_it(cli: Cli, address: str) -> None:
     answer = cli("queue", "drain", "default", "--store", address, "--timeout", "10", "--json")
     assert answer.json == {"queue": "default", "state": "paused"}

@@ -30,7 +30,10 @@ def test_a_queue_is_steered_from_a_thread(tmp_path: Path) -> None:
         queue.configure(limit=None, rate=Rate(5))
         assert queue.info().settings == Queue("mail", rate=Rate(5))
         queue.drain(timeout=10)
-        assert queue.purge(reason="by hand") == 1
+        with pytest.raises(ValueError, match=r"give confirm=True"):
+            queue.purge(reason="by hand")
+        assert queue.info().ready == 1
+        assert queue.purge(reason="by hand", confirm=True) == 1
         with pytest.raises(RunCancelled, match="by hand"):
             run.result()
         queue.resume()

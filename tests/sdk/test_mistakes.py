@@ -17,6 +17,7 @@ import pytest
 import stepwell
 from stepwell import Retention, Retry, Signal, Stepwell, StepwellError
 from stepwell_runtime.definitions import registry
+from tests.sdk.queue_mistakes import QUEUE_MISTAKES
 from tests.sdk.server_mistakes import SERVER_MISTAKES, silence
 from tests.sdk.start_mistakes import START_MISTAKES
 
@@ -279,11 +280,6 @@ async def _(app: Stepwell) -> object:
         return None
 
 
-@mistake("`queue.configure(limt=5)`, which is no setting")
-async def _(app: Stepwell) -> object:
-    return await untyped(app).queue("mail").configure(limt=5)
-
-
 @plainly("`Retention()` without a limit")
 def _() -> object:
     return Retention()
@@ -300,6 +296,7 @@ def without(make: Callable[[], Coroutine[Any, Any, object]]) -> Mistake:
 
 MISTAKES.update((what, without(make)) for what, make in SERVER_MISTAKES.items())
 MISTAKES.update(START_MISTAKES)
+MISTAKES.update(QUEUE_MISTAKES)
 
 
 @mistake("a server that does not answer in time")

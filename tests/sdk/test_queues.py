@@ -276,6 +276,22 @@ async def test_a_pause_needs_a_moment_with_a_zone(app: Stepwell) -> None:
         assert not (await app.queue("plain").info()).paused
 
 
+async def test_a_pause_until_a_moment_that_has_passed_is_refused_and_changes_nothing(
+    app: Stepwell,
+) -> None:
+    async with app:
+        queue = app.queue("plain")
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        with pytest.raises(ValueError, match=r"until=.* has passed, so queue 'plain' would not be"):
+            await queue.pause(past)
+        assert await app.queues() == []
+        await queue.pause(reason="by hand")
+        with pytest.raises(ValueError, match="has passed"):
+            await queue.pause(past)
+        info = await queue.info()
+        assert (info.paused, info.paused_until, info.pause_reason) == (True, None, "by hand")
+
+
 async def test_draining_waits_for_what_is_running_and_begins_nothing_more(app: Stepwell) -> None:
     holding("a", "b")
     async with app, app.worker(queues=["slow"]):
@@ -325,8 +341,8 @@ async def test_purging_cancels_what_nobody_has_begun(app: Stepwell) -> None:
             waiting = [await app.enqueue(hold("a")) for _ in range(3)]
             later = await app.enqueue(hold("a"), delay=3600.0)
             other = await app.enqueue(note("elsewhere"))
-            assert await app.queue("slow").purge(reason="a mistake") == 4
-            assert await app.queue("slow").purge() == 0
+            assert await app.queue("slow").purge(reason="a mistake", confirm=True) == 4
+            assert await app.queue("slow").purge(confirm=True) == 0
             let_end["a"].set()
             assert await running.result() == "a"
         for run in (*waiting, later):
@@ -335,10 +351,21 @@ async def test_purging_cancels_what_nobody_has_begun(app: Stepwell) -> None:
         assert await other.status() == "ready"
 
 
+@pytest.mark.parametrize("options", [{}, {"confirm": False}, {"confirm": 1}], ids=str)
+async def test_purging_without_confirmation_is_refused_and_changes_nothing(
+    app: Stepwell, options: dict[str, Any]
+) -> None:
+    async with app:
+        run = await app.enqueue(note("stays"))
+        with pytest.raises(ValueError, match="all runs of queue 'plain' .*: give confirm=True"):
+            await app.queue("plain").purge(**options)
+        assert await run.status() == "ready"
+
+
 async def test_purging_takes_more_than_one_pass_if_it_must(app: Stepwell) -> None:
     async with app:
         await app.enqueue_many(note(str(number)) for number in range(2500))
-        assert await app.queue("plain").purge() == 2500
+        assert await app.queue("plain").purge(confirm=True) == 2500
         assert (await app.queue("plain").info()).ready == 0
 
 
@@ -349,7 +376,7 @@ async def test_purging_leaves_children_to_their_parents(app: Stepwell) -> None:
             await app.queue("plain").pause()
             await worker.drain()
         before = (await app.queue("plain").info()).ready
-        await app.queue("plain").purge()
+        await app.queue("plain").purge(confirm=True)
         if before:
             await app.queue("plain").resume()
             async with app.worker(queues=["plain"]):

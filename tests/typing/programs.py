@@ -483,8 +483,8 @@ async def steer_queues(app: Stepwell, blocking: BlockingStepwell) -> None:
     assert_type(info.settings, Queue)
     assert_type(info.counts["failed"], int)
     assert_type([rate.ended for rate in info.throughput], list[float])
-    assert_type(await queue.purge(), int)
+    assert_type(await queue.purge(confirm=True), int)
     assert_type(await app.queues(), list[QueueInfo])
-    assert_type(blocking.queue("exports").purge(reason="why"), int)
+    assert_type(blocking.queue("exports").purge(reason="why", confirm=True), int)
     async with app.worker(queues=[exports, "default"]), app.worker(queues={exports: 5}):
         pass

@@ -89,10 +89,16 @@ class QueueHandle:
         """Have no worker begin anything of it; what is running goes on. It outlives restarts.
 
         `until`: an aware datetime at which it is resumed; None = by `resume()`. A second pause
-        replaces the first.
+        replaces the first. Raises ValueError for an `until` that has passed.
         """
+        store = self._store
         end = None if until is None else check.wall_time(until, "until=")
-        await self._store.do(PauseQueue(self.name, end, _reason(reason)))
+        if end is not None and end <= store.clock.now():
+            raise ValueError(
+                f"until={until} has passed, so queue {self.name!r} would not be paused: give a "
+                "later moment, or none and resume() it yourself"
+            )
+        await store.do(PauseQueue(self.name, end, _reason(reason)))
 
     async def resume(self) -> None:
         """End a pause; without one, nothing changes."""
@@ -125,11 +131,17 @@ class QueueHandle:
                     end.cancel()
                 await asyncio.gather(*ends, return_exceptions=True)
 
-    async def purge(self, *, reason: str = "") -> int:
+    async def purge(self, *, reason: str = "", confirm: bool = False) -> int:
         """Cancel all of it that no worker has begun yet; return how many runs that were.
 
-        Children of workflows stay, since their parents wait for them.
+        Children of workflows stay, since their parents wait for them. Raises ValueError unless
+        `confirm` is true.
         """
+        if confirm is not True:
+            raise ValueError(
+                f"purge() cancels all runs of queue {self.name!r} that no worker has begun: give "
+                "confirm=True, or see with info() what is in it"
+            )
         store, cancelled = self._store, 0
         data = self._app.codec.encode(_reason(reason), "the reason of a purge")
         while True:

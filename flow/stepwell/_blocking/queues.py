@@ -36,9 +36,11 @@ class BlockingQueueHandle:
         """Pause it, and wait until nothing of it is running; see QueueHandle.drain."""
         self._calls.do(lambda app: app.queue(self.name).drain(timeout=timeout, reason=reason))
 
-    def purge(self, *, reason: str = "") -> int:
+    def purge(self, *, reason: str = "", confirm: bool = False) -> int:
         """Cancel all of it that no worker has begun yet; see QueueHandle.purge."""
-        return self._calls.do(lambda app: app.queue(self.name).purge(reason=reason))
+        return self._calls.do(
+            lambda app: app.queue(self.name).purge(reason=reason, confirm=confirm)
+        )
 
     def configure(self, **changes: Unpack[QueueChanges]) -> None:
         """Change what holds for it; see QueueHandle.configure."""

@@ -209,7 +209,10 @@ def pause(
         end = until
         if duration is not None:
             end = utc(app.engine.store.clock.now()) + timedelta(seconds=duration)
-        await app.queue(name).pause(end, reason=reason)
+        try:
+            await app.queue(name).pause(end, reason=reason)
+        except ValueError as error:
+            raise Refusal(str(error)) from None
 
     in_store(store, work)
     done(name, "paused", as_json)
@@ -265,7 +268,7 @@ def purge(
     if not yes:
         question = f"Cancel all runs of {name!r} that no worker has begun?"
         typer.confirm(question, abort=True, err=True)
-    cancelled = in_store(store, lambda app: app.queue(name).purge(reason=reason))
+    cancelled = in_store(store, lambda app: app.queue(name).purge(reason=reason, confirm=True))
     if as_json:
         out.document({"queue": name, "cancelled": cancelled})
     else:
