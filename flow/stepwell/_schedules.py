@@ -25,6 +25,7 @@ Schedulable = TypeVar(
 )
 OVERLAPS = ("skip", "queue", "allow")
 LONGEST_ID = 100
+LONGEST_JITTER = 86_400.0  # seconds, where ticks have no fixed distance
 
 
 class ScheduleDecorator(Protocol):
@@ -50,8 +51,8 @@ def schedule(
     so many seconds, from `at` on (None = at multiples since 1970). `at` alone, an aware datetime:
     once. `id`: None = its name. `overlap`: what becomes of a tick while an earlier run goes on.
     `missed`: what becomes of ticks that no worker was there for; a number = so many of the latest.
-    `jitter`: a run starts up to so many seconds later; None = none. Workers make the schedule when
-    they start. Raises DefinitionError.
+    `jitter`: a run starts up to so many seconds later, less than `every`, else at most a day;
+    None = none. Workers make the schedule when they start. Raises DefinitionError.
     """
 
     def decorate(target: Schedulable) -> Schedulable:
@@ -134,6 +135,7 @@ def declaration(
         )
     _refuse_options(call.options)
     late = check.span(jitter, "jitter") or 0.0
+    _refuse_jitter(late, rule)
     return Declaration(
         id,
         rule,
@@ -144,6 +146,20 @@ def declaration(
         call.kwargs,
         call.options,
     )
+
+
+def _refuse_jitter(jitter: float, rule: Rule) -> None:
+    """Raise ValueError for a jitter by which a run could start long after it is meant to."""
+    from stepwell_runtime.schedules.rules import Every
+
+    if isinstance(rule, Every):
+        if jitter and jitter >= rule.period:
+            raise ValueError(
+                f"jitter= must be below the {rule.period:g} seconds from tick to tick, not "
+                f"{jitter:g}: a run would start after the next tick"
+            )
+    elif jitter > LONGEST_JITTER:
+        raise ValueError(f"jitter= is at most {LONGEST_JITTER:g} seconds (a day), not {jitter:g}")
 
 
 def _missed(missed: ScheduleMissed) -> int:

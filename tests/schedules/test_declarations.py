@@ -296,6 +296,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"every": 60, "tz": "UTC"}, ValueError, "there is no cron="),
     ({"every": 0}, ValueError, "every= must be greater than 0"),
     ({"every": 0.01}, ValueError, "every 0.1 seconds at the most"),
+    ({"every": 1e300}, ValueError, "every 1e+09 seconds (31 years) at the least, not every 1e+300"),
     ({"every": True}, TypeError, "every= takes seconds"),
     ({"every": float("nan")}, ValueError, "every= must be a finite span"),
     ({"at": datetime(2030, 1, 1)}, ValueError, "has no time zone"),  # noqa: DTZ001 - it is refused
@@ -305,6 +306,10 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"every": 60, "missed": 5}, ValueError, 'it needs overlap="allow"'),
     ({"every": 60, "missed": True}, TypeError, "missed= is 'skip'"),
     ({"every": 60, "jitter": -1}, ValueError, "jitter= must be a finite span >= 0"),
+    ({"every": 60, "jitter": 1e300}, ValueError, "jitter= must be below the 60 seconds"),
+    ({"every": 60, "jitter": 60}, ValueError, "jitter= must be below the 60 seconds"),
+    ({"cron": "0 0 * * *", "jitter": 86_401}, ValueError, "at most 86400 seconds (a day), not 86401"),
+    ({"at": NOON, "jitter": 1e300}, ValueError, "at most 86400 seconds (a day), not 1e+300"),
 ]
 
 
@@ -322,6 +327,28 @@ async def test_what_cannot_be_is_refused_where_it_is_asked_for(
             await app.schedule("often", often(), **options)
         assert reason in str(again.value)
         assert await app.schedules() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"every": 60, "jitter": 59.9},
+        {"every": timedelta(days=7), "jitter": timedelta(days=2)},
+        {"every": 0.1, "jitter": 0},
+        {"cron": "0 0 * * *", "jitter": timedelta(days=1)},
+        {"at": NOON, "jitter": 86_400},
+    ],
+    ids=str,
+)
+async def test_jitter_below_the_distance_of_ticks_or_of_a_day_is_taken(
+    deploy: Deploy, options: dict[str, Any]
+) -> None:
+    often = task(name="often")(code("often"))
+    async with deploy() as app:
+        made = await app.schedule("often", often(), **options)
+        given = options["jitter"]
+        expected = given.total_seconds() if isinstance(given, timedelta) else float(given)
+        assert (await made.info()).jitter == expected
 
 
 @pytest.mark.parametrize("id", ["", "x" * 101, "two\nlines", 5])

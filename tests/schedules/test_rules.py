@@ -324,6 +324,12 @@ def test_an_absurd_distance_is_refused(period: float) -> None:
         Every(period)
 
 
+def test_a_distance_of_more_than_a_lifetime_is_refused_as_too_long() -> None:
+    with pytest.raises(ValueError, match=r"every 1e\+09 seconds \(31 years\) at the least, not"):
+        Every(1e300)
+    assert Every(1e9).next_after(1.5e9) == 2e9
+
+
 def test_a_single_tick_comes_once_and_is_missed_when_it_has_passed() -> None:
     rule = Once(1000.0)
     assert rule.next_after(999.0) == 1000.0

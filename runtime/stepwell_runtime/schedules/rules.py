@@ -19,6 +19,8 @@ from stepwell_queue.clock import utc
 
 SHORTEST: Final = 0.1
 """Seconds between ticks of `Every`, at least."""
+LONGEST: Final = 1e9
+"""Seconds between ticks of `Every`, at most: 31 years."""
 _LONGEST_PATTERN: Final = 200
 _LATEST: Final = 250_000_000_000.0  # the year 9892: later dates have no room for what comes next
 _LOOK_AHEAD: Final = 6 * 3600  # seconds in which no clocks change twice
@@ -80,10 +82,15 @@ class Every(msgspec.Struct, frozen=True, tag="every"):
     start: float | None = None
 
     def __post_init__(self) -> None:
-        if not SHORTEST <= self.period <= _LATEST:
+        if self.period < SHORTEST:
             raise ValueError(
                 f"a schedule ticks every {SHORTEST} seconds at the most, not every "
                 f"{self.period!r} seconds"
+            )
+        if not self.period <= LONGEST:
+            raise ValueError(
+                f"a schedule ticks every {LONGEST:g} seconds (31 years) at the least, not every "
+                f"{self.period!r} seconds; for a single time give at= alone"
             )
 
     def next_after(self, t: float) -> float | None:
