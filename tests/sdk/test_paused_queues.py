@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from stepwell import Retry, Signal, Stepwell, current_job, task, wait_for_signal, workflow
+from stepwell import (
+    Retry,
+    RunCancelled,
+    Signal,
+    Stepwell,
+    current_job,
+    task,
+    wait_for_signal,
+    workflow,
+)
 
 pytestmark = pytest.mark.anyio
 MakeApp = Callable[[], Stepwell]
@@ -76,6 +85,24 @@ async def test_retries_delays_signals_and_schedules_wait_for_a_paused_queue(
         for run in await app.runs(name="tick"):
             assert await app.get(run.id, tick).result(timeout=20) == "ticked"
         assert await app.doctor() == []
+
+
+async def test_a_cancel_of_a_parked_run_takes_effect_when_its_queue_is_resumed(
+    app: Stepwell,
+) -> None:
+    async with app, app.worker(queues=["jobs"]) as worker:
+        parked = await app.start(approval())
+        await worker.drain()
+        assert await parked.status() == "parked"
+        await app.queue("jobs").pause()
+        never_begun = await app.enqueue(tick())
+        assert await never_begun.cancel() == "cancelled"
+        assert await parked.cancel(reason="enough") == "ready"
+        await worker.drain()
+        assert await parked.status() == "ready"
+        await app.queue("jobs").resume()
+        with pytest.raises(RunCancelled, match="enough"):
+            await parked.result(timeout=20)
 
 
 async def test_a_pause_is_seen_by_workers_elsewhere_at_once(make_app: MakeApp) -> None:
