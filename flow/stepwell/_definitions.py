@@ -58,7 +58,7 @@ def checked(word: str, fn: Fn, rule: Callable[..., Any], value: Any, *rest: Any)
 
 
 def timeout_of(word: str, fn: Fn, value: Seconds | None, what: str = "timeout") -> float | None:
-    found: float | None = checked(word, fn, check.positive_seconds, value, what)
+    found: float | None = checked(word, fn, check.positive_seconds, value, what, "no limit")
     return found
 
 

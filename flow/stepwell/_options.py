@@ -11,15 +11,17 @@ C = TypeVar("C", bound=str)
 LARGEST = 2**63 - 1
 
 
-def positive_seconds(value: Seconds | None, what: str) -> float | None:
-    """Return `value` in seconds; refuse what is not greater than zero. None stays None."""
+def positive_seconds(value: Seconds | None, what: str, none: str = "") -> float | None:
+    """Return `value` in seconds; refuse what is not greater than zero. None stays None.
+
+    `none`: what None means there, as that may be what was meant.
+    """
     if value is None:
         return None
     number = seconds(value, f"{what}=")
     if number <= 0:
-        raise ValueError(
-            f"{what}= must be greater than 0 seconds, not {value!r}; None means no limit"
-        )
+        hint = f"; None means {none}" if none else ""
+        raise ValueError(f"{what}= must be greater than 0 seconds, not {value!r}{hint}")
     return number
 
 

@@ -55,8 +55,12 @@ class StartOptions(TypedDict, total=False):
 
 def checked(options: StartOptions) -> dict[str, Any]:
     """Return options as fields of CallOptions. Raises TypeError, ValueError."""
-    for name in options.keys() - StartOptions.__annotations__.keys():
-        raise TypeError(f"with_options() got an unexpected keyword argument {name!r}")
+    allowed = StartOptions.__annotations__
+    for name in options.keys() - allowed.keys():
+        # By whichever method it came here: with_options() is also what `start` and `enqueue` use.
+        raise TypeError(
+            f"unexpected keyword argument {name!r}: a run is started with {', '.join(allowed)}"
+        )
     id = options.get("id")
     return {
         "id": None if id is None else checked_id(id),

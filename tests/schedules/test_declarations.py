@@ -308,7 +308,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"every": 60, "jitter": -1}, ValueError, "jitter= must be a finite span >= 0"),
     ({"every": 60, "jitter": 1e300}, ValueError, "jitter= must be below the 60 seconds"),
     ({"every": 60, "jitter": 60}, ValueError, "jitter= must be below the 60 seconds"),
-    ({"cron": "0 0 * * *", "jitter": 86_401}, ValueError, "at most 86400 seconds (a day), not 86401"),
+    ({"cron": "0 0 * * *", "jitter": 86_401}, ValueError, "at most 86400 seconds (a day)"),
     ({"at": NOON, "jitter": 1e300}, ValueError, "at most 86400 seconds (a day), not 1e+300"),
 ]
 
@@ -321,6 +321,7 @@ async def test_what_cannot_be_is_refused_where_it_is_asked_for(
     with pytest.raises(DefinitionError) as refused:
         schedule(**options)(often)
     assert reason in str(refused.value)
+    assert "None means" not in str(refused.value)
     assert str(refused.value).startswith("@schedule often: ")
     async with deploy() as app:
         with pytest.raises(kind) as again:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,24 @@ async def test_a_worker_deletes_what_a_queue_does_not_keep(make_app: MakeApp) ->
         assert len(await ids(app, "default")) == 3
         with pytest.raises(RunNotFound):
             await app.get("work-0", work).result()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"age": -1}, "Retention(age=…) must be a finite span >= 0, not -1"),
+        ({"age": "1d"}, "Retention(age=…) takes seconds (a number) or a timedelta, not '1d'"),
+        ({"count": -1}, "count= must be from 0 to 9223372036854775807, not -1"),
+        ({"count": 1.5}, "count= takes a whole number, not 1.5"),
+    ],
+    ids=str,
+)
+def test_a_retention_that_cannot_be_is_refused_in_plain_words(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((TypeError, ValueError)) as refused:
+        Retention(**options)
+    assert str(refused.value) == said
 
 
 async def test_the_retention_of_the_app_is_for_queues_without_their_own(app: Stepwell) -> None:

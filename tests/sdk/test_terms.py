@@ -210,7 +210,7 @@ TOMORROW = datetime.now(UTC) + timedelta(days=1)
         ({"at": TOMORROW, "expires": TOMORROW}, f"and expires={TOMORROW} could never start"),
         ({"delay": timedelta(days=2), "expires": TOMORROW}, "with delay=172800 and expires=2"),
     ],
-    ids=str,
+    ids=["seconds", "the same seconds", "a moment", "the same moment", "seconds and a moment"],
 )
 async def test_what_would_expire_before_it_may_start_is_refused_at_the_call(
     app: Stepwell, options: dict[str, Any], said: str
@@ -285,6 +285,17 @@ async def test_the_last_call_of_a_debounce_is_executed_once(app: Stepwell) -> No
         async with app.worker():
             assert await first.result(timeout=10) == "4"
     assert done == ["4"]
+
+
+async def test_what_was_replaced_is_found_with_the_status_that_it_has_with_that(
+    app: Stepwell,
+) -> None:
+    async with app:
+        first = await app.enqueue(note("1"), unique="k")
+        for delay, status in ((3600.0, "scheduled"), (None, "ready")):
+            again = await app.enqueue(note("2"), unique="k", replace=True, delay=delay)
+            assert (again.id, again.created, again.found) == (first.id, False, status)
+            assert await first.status() == status
 
 
 async def test_the_first_call_of_a_throttle_is_executed_for_its_time(app: Stepwell) -> None:
@@ -405,6 +416,17 @@ async def test_a_full_queue_raises(app: Stepwell) -> None:
         assert len(await app.runs()) == 2
 
 
+async def test_a_full_queue_refuses_what_would_be_ready_later_too(app: Stepwell) -> None:
+    async with app:
+        first = await app.enqueue(squeeze(0), delay=1000)
+        second, third = [await app.enqueue(squeeze(number)) for number in range(1, 3)]
+        with pytest.raises(QueueFull):  # what waits is not counted, and is refused all the same
+            await app.enqueue(squeeze(3), delay=1000)
+        with pytest.raises(QueueFull):
+            await app.enqueue(squeeze(4), after=[first])
+        assert {run.id for run in await app.runs()} == {first.id, second.id, third.id}
+
+
 async def test_who_waits_for_room_gets_in(app: Stepwell) -> None:
     async with app:
         for number in range(2):
@@ -434,14 +456,14 @@ async def test_who_waits_for_room_gets_in(app: Stepwell) -> None:
         ({"unique": 7}, "unique= takes a string"),
         ({"unique": ""}, "unique= takes 1 to 255 printable characters"),
         ({"key": "a\nb"}, "key= takes 1 to 255 printable characters"),
-        ({"unique": "k", "unique_for": 0}, "unique_for= must be greater than 0"),
+        ({"unique": "k", "unique_for": 0}, "unique_for= must be greater than 0 seconds, not 0"),
         ({"unique": "k", "replace": "yes"}, "replace= takes True or False"),
         ({"expires": 0}, "expires= must be greater than 0"),
         ({"expires": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the mistake
         ({"after": "run-1"}, "after= takes a list of handles or ids"),
         ({"after": [7]}, "after= takes handles or ids of runs, not 7"),
         ({"after": ["x"], "after_failed": "skip"}, "'fail' or 'start'"),
-        ({"unknown": 1}, "unexpected keyword argument 'unknown'"),
+        ({"unknown": 1}, "unexpected keyword argument 'unknown': a run is started with id, queue"),
         ({"when_full": "drop"}, "when_full= must be 'raise' or 'wait'"),
         ({"wait_timeout": 5}, "wait_timeout= says more about when_full="),
     ],
@@ -455,4 +477,6 @@ async def test_what_does_not_fit_is_refused_at_the_call(
             with pytest.raises((TypeError, ValueError)) as refused:
                 await begin
             assert said in str(refused.value)
+            assert "with_options()" not in str(refused.value)  # which nobody has called
+            assert "None means" not in str(refused.value)  # that is for limits of decorators
         assert await app.runs() == []

@@ -21,7 +21,7 @@ class Run(Generic[R]):
     """A run in a store.
 
     `created` is False when a start found it there already: then `found` is the status that it had,
-    else None.
+    or, where `replace=True` gave it this call, has with that; else None.
     """
 
     __slots__ = ("_app", "created", "found", "id", "result_type")

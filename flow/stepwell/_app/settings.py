@@ -15,7 +15,7 @@ from stepwell import _options as check
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
 from stepwell_runtime.child import refuse_while_importing
-from stepwell_runtime.definitions import Seconds
+from stepwell_runtime.definitions import Seconds, seconds
 from stepwell_runtime.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ class Retention:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "age", check.span(self.age, "Retention(age=…)"))
-        check.whole(self.count, "Retention(count=…)", 0)
+        if self.age is not None:
+            object.__setattr__(self, "age", seconds(self.age, "Retention(age=…)"))
+        check.whole(self.count, "count", 0)
         if self.age is None and self.count is None:
             raise ValueError("Retention needs age= (seconds) or count=; without it, runs are kept")
 

@@ -22,7 +22,7 @@ class BlockingRun(Generic[R]):
     """A run in a store, with methods that block.
 
     `created` is False when a start found it there already: then `found` is the status that it had,
-    else None.
+    or, where `replace=True` gave it this call, has with that; else None.
     """
 
     __slots__ = ("_calls", "_run", "created", "found", "id")
