@@ -69,6 +69,7 @@ class RecordKind(enum.IntEnum):
     ROLL_BACK = 11  # an operator let a held run roll back
     MARK = 12  # a patched() marker; name: its id
     STEP_CUT = 13  # a step cancelled before or between attempts; value: its last error or empty
+    QUESTION = 14  # name, value: msgpack list of uid and payload
 
 
 class InboxKind(enum.IntEnum):
@@ -80,6 +81,7 @@ class InboxKind(enum.IntEnum):
     RETRY = 3
     RESUME_ROLLBACK = 4
     ROLL_BACK = 5
+    QUESTION = 6  # name, value; the answer is written by the run under its uid
 
 
 class Hold(enum.IntEnum):
