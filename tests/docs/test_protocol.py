@@ -55,6 +55,7 @@ STRUCTS: tuple[Any, ...] = (
     contract.History,
     contract.FailedAttempt,
     contract.DeadLetterRow,
+    contract.RunCopy,
     contract.LogLine,
     contract.LogRow,
     contract.ProgressRow,

@@ -28,8 +28,9 @@ from stepwell_queue import (
     Terms,
     Verb,
 )
-from stepwell_queue.contract import LogLine, PurgeDeadLetters, Report, Requeue
+from stepwell_queue.contract import ImportRuns, LogLine, PurgeDeadLetters, Report, Requeue
 from tests.store.kit import TASK, Bench
+from tests.store.test_copies import copy_of
 
 pytestmark = pytest.mark.anyio
 
@@ -237,6 +238,11 @@ async def begin_and_end_an_operation(bench: Bench) -> Sequence[AnyVerb]:
     ]
 
 
+async def copies(bench: Bench) -> Sequence[AnyVerb]:
+    pair = [copy_of(bench, "a"), copy_of(bench, "b", Status.FAILED)]
+    return [ImportRuns(pair, "i1", "me", "why", bench.clock.now())]
+
+
 SCENES: Sequence[Scene] = [
     begin_and_end_an_operation,
     journal_and_park,
@@ -257,6 +263,7 @@ SCENES: Sequence[Scene] = [
     fail_for_good,
     purge_dead_letters,
     report_and_end,
+    copies,
 ]
 
 

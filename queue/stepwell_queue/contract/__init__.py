@@ -8,6 +8,8 @@ opaque to it. Times are wall-clock seconds since the epoch. A run is addressed b
 part of a cycle: the garbage collector need not look at it.
 """
 
+from stepwell_queue.contract.copies import ImportRuns as ImportRuns
+from stepwell_queue.contract.copies import RunCopy as RunCopy
 from stepwell_queue.contract.dead_letters import DeadLetterRow as DeadLetterRow
 from stepwell_queue.contract.dead_letters import ListDeadLetters as ListDeadLetters
 from stepwell_queue.contract.dead_letters import PurgeDeadLetters as PurgeDeadLetters

@@ -13,6 +13,7 @@ from stepwell_queue.contract import (
     Claim,
     DropSchedule,
     Finish,
+    ImportRuns,
     Park,
     PauseQueue,
     PauseSchedule,
@@ -35,6 +36,7 @@ from stepwell_queue.contract import (
     Terms,
     Tick,
 )
+from stepwell_queue.contract.copies import MOST_COPIES
 from stepwell_queue.contract.dead_letters import MOST_DEAD_LETTERS
 from stepwell_queue.contract.reports import MOST_LINES
 
@@ -113,6 +115,18 @@ def _report(verb: Report) -> int:
     return SMALL + sum([SMALL + len(line.text) + len(line.fields) for line in verb.lines])
 
 
+def _import_runs(verb: ImportRuns) -> int:
+    if len(verb.runs) > MOST_COPIES:
+        raise ValueError(f"ImportRuns takes at most {MOST_COPIES} runs, got {len(verb.runs)}")
+    size = SMALL
+    for copy in verb.runs:
+        size += 2 * SMALL + len(copy.run.args) + len(copy.value)
+        for rows in (copy.journal, copy.open_ops, copy.inbox):
+            size += sum([SMALL + len(row.value) for row in rows])
+        size += SMALL * len(copy.audit)
+    return size
+
+
 def _dead_letters(verb: Requeue | PurgeDeadLetters) -> int:
     count, kind = len(verb.ids), type(verb).__name__
     if count > MOST_DEAD_LETTERS:
@@ -152,6 +166,7 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     ResumeSchedule: _other,
     Tick: _tick,
     RunSchedule: _run_schedule,
+    ImportRuns: _import_runs,
 }
 
 

@@ -41,6 +41,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     args: bytes
     value: bytes  # result or error
     key: str | None = None  # whose limits, rates and turns in the queue it shares
+    generation: int = 0
+    scheduled: float | None = None  # when it was to start
+    digest: bytes = b""  # of its arguments, as in NewRun
+    options: bytes = b""  # as in NewRun
 
     @property
     def status_name(self) -> str:

@@ -14,6 +14,7 @@ from stepwell_queue.contract import (
     Claim,
     DropSchedule,
     Finish,
+    ImportRuns,
     Park,
     PauseQueue,
     PauseSchedule,
@@ -39,6 +40,7 @@ from stepwell_queue.errors import StepwellError
 from stepwell_queue.sqlite import (
     verbs_claim,
     verbs_client,
+    verbs_copy,
     verbs_dead_letter,
     verbs_prune,
     verbs_queue,
@@ -78,6 +80,7 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     ResumeSchedule: verbs_schedule.resume_schedule,
     Tick: verbs_schedule.tick,
     RunSchedule: verbs_schedule.run_schedule,
+    ImportRuns: verbs_copy.import_runs,
     verbs_worker.Watch: verbs_worker.watch,
     verbs_worker.Register: verbs_worker.register,
     verbs_worker.Release: verbs_worker.release,

@@ -27,6 +27,7 @@ from stepwell_queue.contract import (
     FindRunning,
     Finish,
     Hello,
+    ImportRuns,
     InboxRow,
     KeptSince,
     ListDeadLetters,
@@ -233,6 +234,7 @@ VerbOnWire: TypeAlias = (
     | ResumeSchedule
     | Tick
     | RunSchedule
+    | ImportRuns
 )
 QueryOnWire: TypeAlias = (
     ListQueues

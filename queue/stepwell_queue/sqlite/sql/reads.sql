@@ -5,7 +5,8 @@ r.attempts, r.crashes, r.fence, r.nonce, r.created, r.updated, r.started, r.ende
 r.waiting, r.parent_id, r.parent_path, r.worker,
 ifnull(r.args, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 0)),
 ifnull(r.value, (SELECT b.value FROM blobs b WHERE b.run = r.run AND b.role = 1)),
-(SELECT m.key FROM terms m WHERE m.run = r.run)
+(SELECT m.key FROM terms m WHERE m.run = r.run),
+r.generation, r.scheduled, r.digest, r.options
 
 -- name: info
 SELECT {columns} FROM runs r CROSS JOIN targets t ON t.target = r.target

@@ -28,6 +28,7 @@ from stepwell_queue.contract import (
     Finish,
     Hello,
     History,
+    ImportRuns,
     InboxRow,
     Park,
     PauseQueue,
@@ -575,6 +576,7 @@ _ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
     PurgeDeadLetters: _number,
     Tick: _text,
     RunSchedule: _started_whole,
+    ImportRuns: _number,
     Park: _parked,
     Claim: _claim,
 }

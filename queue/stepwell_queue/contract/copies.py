@@ -1,0 +1,64 @@
+"""Copies of runs that another store has: for looking at them, for replaying and resuming them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from stepwell_queue.contract.rows import InboxRow, NewRun, OpenOp, Record, Time
+from stepwell_queue.contract.verbs import Verb
+from stepwell_queue.contract.views import AuditRow
+from stepwell_queue.words import Phase, Rollback, Status
+
+MOST_COPIES: Final = 10_000
+"""Runs in one verb that stores copies."""
+
+# Checked where a verb comes in over the network, like `Time`.
+AnyStatus = Annotated[int, Meta(ge=int(Status.SCHEDULED), le=int(Status.CONTINUED))]
+AnyPhase = Annotated[int, Meta(ge=int(Phase.FORWARD), le=int(Phase.ROLLING_BACK))]
+AnyRollback = Annotated[int, Meta(ge=int(Rollback.NONE), le=int(Rollback.INCOMPLETE))]
+Count = Annotated[int, Meta(ge=0, le=2**31)]
+
+
+class RunCopy(msgspec.Struct, frozen=True, array_like=True):
+    """A run as it stood in another store, with all that was recorded of it.
+
+    `parent_id`: if that run is copied along, this one is its child here, too.
+    """
+
+    run: NewRun  # as it was started; its terms are not copied
+    status: AnyStatus
+    phase: AnyPhase
+    rollback: AnyRollback
+    attempts: Count
+    crashes: Count
+    fence: Count
+    generation: Count
+    started: Time | None
+    ended: Time | None
+    waiting: str
+    parent_id: str | None
+    parent_path: str | None
+    value: bytes
+    journal: Sequence[Record]
+    open_ops: Sequence[OpenOp]
+    inbox: Sequence[InboxRow]
+    audit: Sequence[AuditRow]
+
+
+class ImportRuns(Verb[int], frozen=True, array_like=True, tag=144):
+    """Store copies of runs, all or none; answers how many.
+
+    Those that had ended are ended; all others are PAUSED, whatever they did, so that nothing of
+    them is executed before somebody asks for it. Each gets an audit row, "import". A parent comes
+    before its children. Raises IdConflict if there is a run of one of these ids.
+    """
+
+    runs: Sequence[RunCopy]
+    uid: str
+    actor: str
+    reason: str
+    at: Time

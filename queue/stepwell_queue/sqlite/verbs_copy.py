@@ -1,0 +1,92 @@
+"""Copies of runs that another store has."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from stepwell_queue.contract import ImportRuns, RunCopy, Status
+from stepwell_queue.errors import IdConflict
+from stepwell_queue.sqlite.inserts import ARGS, VALUE
+from stepwell_queue.sqlite.statements import SQL
+from stepwell_queue.sqlite.tx import INLINE, Tx
+
+_FIND, _AUDITED, _AUDIT = SQL["find_run"], SQL["audited"], SQL["audit"]
+_INSERT, _RECORD, _BLOB = SQL["insert_copy"], SQL["copy_record"], SQL["put_blob"]
+_OPEN, _TELL = SQL["open_op"], SQL["tell"]
+_PAUSED: Final = int(Status.PAUSED)
+
+
+def import_runs(tx: Tx, verb: ImportRuns) -> int:
+    if _said_before(tx, verb):
+        return len(verb.runs)
+    tx.save("copies")
+    try:
+        numbers: dict[str, int] = {}
+        for copy in verb.runs:
+            found = tx.one(_FIND, (copy.run.id,))
+            if found is not None:
+                known = f"{found[2]} (version {found[3]})"
+                raise IdConflict(copy.run.id, known, f"the copy of {copy.run.name}")
+            numbers[copy.run.id] = _insert(tx, verb, copy, numbers)
+    except BaseException:
+        tx.undo("copies")
+        tx.execute("RELEASE copies")
+        raise
+    tx.execute("RELEASE copies")
+    return len(verb.runs)
+
+
+def _said_before(tx: Tx, verb: ImportRuns) -> bool:
+    if not verb.runs:
+        return True
+    found = tx.one(_FIND, (verb.runs[0].run.id,))
+    return found is not None and tx.one(_AUDITED, (found[0], verb.uid)) is not None
+
+
+def _insert(tx: Tx, verb: ImportRuns, copy: RunCopy, numbers: dict[str, int]) -> int:
+    new = copy.run
+    ended = copy.status >= Status.COMPLETED
+    parent = None if copy.parent_id is None else numbers.get(copy.parent_id)
+    # What was executed once is replayed, which only a fence over 1 tells.
+    fence = max(copy.fence, 1) if copy.journal or copy.open_ops else copy.fence
+    tx.execute(
+        _INSERT,
+        (
+            new.id, tx.target(new.queue, new.kind, new.name, new.version),
+            copy.status if ended else _PAUSED, fence, new.priority, copy.phase, copy.rollback,
+            copy.attempts, copy.crashes, new.nonce, copy.generation, new.at, tx.now, copy.started,
+            (copy.ended or tx.now) if ended else None, new.due, new.deadline, parent,
+            copy.parent_id, copy.parent_path, "" if ended else copy.waiting,
+            bytearray(new.digest), bytearray(new.options), _inline(new.args), _inline(copy.value),
+        ),
+    )  # fmt: skip
+    run: int = tx.cursor.lastrowid or 0
+    for role, data in ((ARGS, new.args), (VALUE, copy.value)):
+        if len(data) > INLINE:
+            tx.execute(_BLOB, (run, role, data))
+    tx.executemany(
+        _RECORD,
+        [
+            (
+                run, one.seq, one.kind, one.path, one.name, bytearray(one.value), one.at,
+                one.attempt, one.started, one.digest, fence,
+            )
+            for one in copy.journal
+        ],
+    )  # fmt: skip
+    if not ended:
+        for op in copy.open_ops:
+            row = (run, op.path, op.kind, op.name, op.due, op.attempt, bytearray(op.value))
+            tx.execute(_OPEN, row)
+    for said in copy.inbox:
+        row = (run, said.kind, said.uid, said.name, said.path, said.status)
+        tx.execute(_TELL, (*row, bytearray(said.value), said.at))
+    for number, audit in enumerate(copy.audit):
+        known = (run, f"{verb.uid}/{number}", audit.at, audit.action, audit.actor, audit.reason)
+        tx.execute(_AUDIT, known)
+    tx.execute(_AUDIT, (run, verb.uid, verb.at, "import", verb.actor, verb.reason))
+    return run
+
+
+def _inline(data: bytes) -> Any:
+    return bytearray(data) if len(data) <= INLINE else None
