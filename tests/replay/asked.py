@@ -31,9 +31,9 @@ class Watched(Execution):
         self.events.append(("asked", branch.prefix, branch.position, *described(command)))
         super()._ask(branch, command)
 
-    def _next_undo(self) -> None:
+    def next_undo(self) -> None:
         already = len(self.opened)
-        super()._next_undo()
+        super().next_undo()
         for op in self.opened[already:]:
             assert isinstance(op, CallOp)
             args, _ = decode_each(self.codec, op.definition, op.args, trusted=True)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine
 from contextvars import Context
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from stepwell_runtime.core.branch import Group
+from stepwell_runtime.core.commands import CallCommand
+
+if TYPE_CHECKING:
+    from stepwell_runtime.core.execution import Execution
 
 
 def is_over(coroutine: Coroutine[Any, Any, Any]) -> bool:
@@ -40,3 +46,23 @@ def finish_generator(generator: AsyncGenerator[Any, Any]) -> None:
     except BaseException:  # noqa: BLE001 - StopIteration when done; nobody hears its own error
         return
     closing.close()
+
+
+def close_all(execution: Execution) -> None:
+    """Close what is left of a run's coroutines and generators, the innermost first."""
+    guard = execution.guard
+    outermost = guard.enter()
+    try:
+        for branch in reversed(list(execution.live)):
+            branch.closing = True
+            if isinstance(branch.waiting, Group):
+                branch.waiting.drop_unstarted()
+            if branch.code is not None and not isinstance(branch.code, CallCommand):
+                close_coroutine(branch.context, branch.code, execution.zombies)
+        execution.take_generators()
+        while execution.generators:
+            finish_generator(execution.generators.pop(0))
+            execution.take_generators()
+    finally:
+        if outermost:
+            guard.leave()

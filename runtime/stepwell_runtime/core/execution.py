@@ -24,9 +24,10 @@ from stepwell_runtime.core.branch import (
     Op,
     is_handling_cancel,
 )
-from stepwell_runtime.core.cancelling import cancel_branch, refuse_cancelled
+from stepwell_runtime.core.cancelling import refuse_cancelled
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
-from stepwell_runtime.core.discard import close_coroutine, finish_generator, is_over
+from stepwell_runtime.core.delivery import deliver_to_run
+from stepwell_runtime.core.discard import close_all, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
@@ -37,7 +38,6 @@ from stepwell_runtime.core.outcomes import (
     Delivered,
     Resumed,
     after_child,
-    after_signal,
     after_timer,
     child_cancelled,
     completed,
@@ -47,6 +47,7 @@ from stepwell_runtime.core.outcomes import (
     voids,
 )
 from stepwell_runtime.core.outcomes import Outcome as Outcome
+from stepwell_runtime.core.rollback import register_own_undo
 from stepwell_runtime.core.undo import Undo, UndoStack
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import Cancelled, Diverged, NotDurable
@@ -54,32 +55,31 @@ from stepwell_runtime.scope import RunFacts, current
 
 MOST_REFUSED = 100
 FAILURES_KEPT = 64
-_SIGNAL, _FAILURE = int(RecordKind.SIGNAL), int(RecordKind.FAILURE)
 
 
 class Execution:
     """One run's code, standing wherever its journal has brought it."""
 
     __slots__ = (
-        "_cancel_name",
-        "_cancel_reason",
         "_context",
         "_detached",
         "_ended",
         "_failures",
-        "_generators",
-        "_guard",
-        "_live",
-        "_main",
-        "_main_outcome",
         "_ready",
         "_refused",
         "_signals",
         "_undo_stack",
+        "cancel_name",
+        "cancel_reason",
         "closing",
         "codec",
         "facts",
         "failure",
+        "generators",
+        "guard",
+        "live",
+        "main",
+        "main_outcome",
         "now",
         "opened",
         "ops",
@@ -129,23 +129,23 @@ class Execution:
         self._signals: Signals | None = None
         self._detached: DetachedChildren | None = None
         self._failures: deque[tuple[int, BaseException]] | None = None
-        self._cancel_name: str | None = None
-        self._cancel_reason = b""
-        self._main_outcome: Outcome | None = None
+        self.cancel_name: str | None = None  # "cancel" or "deadline"
+        self.cancel_reason = b""
+        self.main_outcome: Outcome | None = None
         self.swallowed = 0
         self._refused = 0
-        self._generators: list[AsyncGenerator[Any, Any]] | None = None
-        self._guard = guard
+        self.generators: list[AsyncGenerator[Any, Any]] | None = None
+        self.guard = guard
         self._context = context
-        self._main = Branch(self, "", main(), context, None, 0, exempt=False)
-        context.run(current.set, self._main)
-        self._live = {self._main: None}
+        self.main = Branch(self, "", main(), context, None, 0, exempt=False)
+        context.run(current.set, self.main)
+        self.live = {self.main: None}
 
     # --- what the driver says ---
 
     def begin(self) -> None:
         """Run the code to its first durable operation."""
-        self._drive(self._main, None, None)
+        self._drive(self.main, None, None)
 
     def deliver(self, record: Record) -> None:
         """Deliver the next journal record and run all branches until they block."""
@@ -160,7 +160,7 @@ class Execution:
                 branch = op.branch
                 value, error = self._outcome(op, record)
             else:
-                self._deliver_to_run(record)
+                deliver_to_run(self, record)
                 if not self._ready:
                     return
                 branch, value, error = self._ready.popleft()
@@ -246,7 +246,7 @@ class Execution:
                     record.value, definition.result_type, where=definition.its_result
                 )
             if isinstance(definition, StepDefinition) and definition.compensate is not None:
-                error = self._register_own_undo(definition.compensate, value)
+                error = register_own_undo(self, definition.compensate, value)
         else:
             # What failed while its branch was being cancelled got no retries: it counts as cut.
             cut = op.state is SETTLING and kind not in SUCCEEDED
@@ -255,22 +255,6 @@ class Execution:
         del self.ops[op.path]
         self._ended[op.path] = record.seq, op.opened_after, cut
         return value, error
-
-    def _deliver_to_run(self, record: Record) -> None:
-        kind = record.kind
-        if record.path:
-            if record.path not in self._ended:
-                raise Diverged(record.path, described(record), "nothing there")
-        elif kind == _SIGNAL:
-            self._deliver_signal(record)
-        elif kind == _FAILURE:
-            self._begin_rollback(record)
-        elif kind == RecordKind.CANCEL:
-            self._deliver_cancel(record)
-        elif kind == RecordKind.REOPEN:
-            self._rerun_failed_undos(record)
-        elif kind != RecordKind.ROLL_BACK:
-            self._deliver_detached(record)
 
     def _decoded(self, op: Op, record: Record) -> Resumed:
         kind = record.kind
@@ -288,40 +272,14 @@ class Execution:
             assert isinstance(op, CallOp)
             child = op.options.id or f"{self.facts.id}/{record.path}"
             return None, child_cancelled(self.codec, record, child)
-        return None, self._noted(record, throwable(self.codec, record.value))
+        return None, self.noted(record, throwable(self.codec, record.value))
 
-    def _register_own_undo(
-        self, compensate: Callable[[Any], Any], value: Any
-    ) -> BaseException | None:
-        if self.rolling_back:
-            return None
-        guard, failure = self._guard, None
-        outermost = guard.enter()
-        guard.violation = None
-        try:
-            self.register_undo(compensate(value))
-        except Exception as error:  # noqa: BLE001 - user code: raised where the step is awaited
-            failure = error
-        finally:
-            if outermost:
-                guard.leave()
-        if guard.violation is not None:
-            raise guard.violation
-        return failure
-
-    def _noted(self, record: Record, error: BaseException) -> BaseException:
+    def noted(self, record: Record, error: BaseException) -> BaseException:
         """Remember which record brought this error, for a retry from there."""
         if self._failures is None:
             self._failures = deque(maxlen=FAILURES_KEPT)
         self._failures.append((record.seq, error))
         return error
-
-    def _deliver_signal(self, record: Record) -> None:
-        op = self.signals().arrive(record.name, record.value)
-        if op is not None:
-            self.end(op)
-            self.withdrawn.append(op)
-            self.resume(op.branch, *after_signal(self.codec, op, record.value))
 
     def signals(self) -> Signals:
         if self._signals is None:
@@ -333,30 +291,14 @@ class Execution:
             self._detached = DetachedChildren()
         return self._detached
 
-    def _deliver_detached(self, record: Record) -> None:
-        for op in self.detached().ended(record):
-            self.end(op)
-            self.withdrawn.append(op)
-            self.resume(op.branch, *self.join_outcome(op, record))
-
     def join_outcome(self, op: Op, record: Record) -> Resumed:
         value, error = after_child(self.codec, op, record)
-        return value, None if error is None else self._noted(record, error)
-
-    def _deliver_cancel(self, record: Record) -> None:
-        if self._cancel_name is not None or self.rolling_back or self._main_outcome is not None:
-            return
-        self._cancel_name, self._cancel_reason = record.name, record.value
-        cancel_branch(self, self._main)
+        return value, None if error is None else self.noted(record, error)
 
     @property
-    def cancel_name(self) -> str | None:
-        """The kind of cancellation, once there is one: "cancel" or "deadline"."""
-        return self._cancel_name
-
-    @property
-    def cancel_reason(self) -> bytes:
-        return self._cancel_reason
+    def forward(self) -> bool:
+        """The code has not ended yet."""
+        return self.main_outcome is None and not self.rolling_back
 
     # --- rollback ---
 
@@ -364,40 +306,21 @@ class Execution:
         """Put a call on the undo stack, with its arguments as they are now."""
         if self.rolling_back:
             return Undo(self.codec, call, 0)
-        return self._stack().register(self.codec, call)
+        return self.undo_stack().register(self.codec, call)
 
-    def _stack(self) -> UndoStack:
+    def undo_stack(self) -> UndoStack:
         if self._undo_stack is None:
             self._undo_stack = UndoStack()
         return self._undo_stack
 
-    def _begin_rollback(self, record: Record) -> None:
-        if self.outcome is None or self.outcome.verdict == "completed":
-            asked = "more operations" if self.outcome is None else self.outcome.verdict
-            raise Diverged("the end", "a failure that began the rollback", asked)
-        self.rolling_back = True
-        self.failure = record.value
-        self._stack().run_all()
-        self._next_undo()
-
-    def _rerun_failed_undos(self, record: Record) -> None:
-        if record.name != "resume_rollback":
-            return
-        if not self.rolled_back:
-            raise Diverged("the end", "a resumed rollback", "a rollback that is not over")
-        self.rolled_back = False
-        self.resumed += 1
-        self._stack().run_failed()
-        self._next_undo()
-
-    def _next_undo(self) -> None:
-        undo = self._stack().next()
+    def next_undo(self) -> None:
+        undo = self.undo_stack().next()
         if undo is None:
             self.rolled_back = True
             return
         index = undo.index
         branch = Branch(self, f"~{index}.", None, self._context, None, index, exempt=True)
-        self._live[branch] = None
+        self.live[branch] = None
         path = f"~{index}.0"
         op = call_op(self, branch, undo.call, path, undo.encoded)
         branch.waiting = self.ops[path] = op
@@ -420,7 +343,7 @@ class Execution:
         if not isinstance(code, CallCommand):  # of a call, no code runs there that could change it
             branch.context = context.copy()
             branch.context.run(current.set, branch)
-        self._live[branch] = None
+        self.live[branch] = None
         self.resume(branch, None, None)
         return branch
 
@@ -435,7 +358,7 @@ class Execution:
 
         User code runs with no loop but the guard, and with its async generators in our hands.
         """
-        guard = self._guard
+        guard = self.guard
         outermost = not guard.inside and guard.enter()
         guard.violation = None
         try:
@@ -450,11 +373,11 @@ class Execution:
             if outermost:
                 guard.leave()
             if guard.generators:
-                self._take_generators()
+                self.take_generators()
 
-    def _take_generators(self) -> None:
-        self._generators = [*(self._generators or ()), *self._guard.generators]
-        self._guard.generators.clear()
+    def take_generators(self) -> None:
+        self.generators = [*(self.generators or ()), *self.guard.generators]
+        self.guard.generators.clear()
 
     def _advance(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.waiting = failure = result = command = None
@@ -472,7 +395,7 @@ class Execution:
         except BaseException as caught:  # noqa: BLE001 - whatever user code raises is its outcome
             failure = caught
         error = None
-        violation = self._guard.violation
+        violation = self.guard.violation
         if violation is not None:
             self.stuck = violation
         elif command is not None:
@@ -531,21 +454,21 @@ class Execution:
 
     def _branch_ended(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.done = True
-        del self._live[branch]
+        del self.live[branch]
         group = branch.group
         if group is not None:
             branch_of_group_ended(self, group, branch, value, error)
-        elif branch is self._main:
-            self._main_outcome = (
+        elif branch is self.main:
+            self.main_outcome = (
                 completed(self.codec, value, self.facts.workflow)
                 if error is None
-                else ended_by(error, self._cancel_name, self.facts.id)
+                else ended_by(error, self.cancel_name, self.facts.id)
             )
         elif self.rolling_back:
-            self._stack().failed(branch.index, error)
-            self._next_undo()
-        if self.outcome is None and self._main_outcome is not None and not self._live:
-            self.outcome = self._main_outcome
+            self.undo_stack().failed(branch.index, error)
+            self.next_undo()
+        if self.outcome is None and self.main_outcome is not None and not self.live:
+            self.outcome = self.main_outcome
         branch.unlink()
 
     # --- discarding ---
@@ -564,34 +487,17 @@ class Execution:
         if self.closing:
             return
         self.closing = True
-        if self._live or self._generators:
-            self._close_all()
-        for branch in self._live:
+        if self.live or self.generators:
+            close_all(self)
+        for branch in self.live:
             branch.unlink()
-        self._live.clear()
-        self._generators = self._ready = None
+        self.live.clear()
+        self.generators = self._ready = None
 
     def forget(self) -> None:
         """Drop all errors, once closed.
 
         They hold the frames that they went through, which hold this: cycles, all of them.
         """
-        self._failures = self.outcome = self._main_outcome = self.stuck = None
+        self._failures = self.outcome = self.main_outcome = self.stuck = None
         self._undo_stack = None
-
-    def _close_all(self) -> None:
-        outermost = self._guard.enter()
-        try:
-            for branch in reversed(list(self._live)):
-                branch.closing = True
-                if isinstance(branch.waiting, Group):
-                    branch.waiting.drop_unstarted()
-                if branch.code is not None and not isinstance(branch.code, CallCommand):
-                    close_coroutine(branch.context, branch.code, self.zombies)
-            self._take_generators()
-            while self._generators:
-                finish_generator(self._generators.pop(0))
-                self._take_generators()
-        finally:
-            if outermost:
-                self._guard.leave()
