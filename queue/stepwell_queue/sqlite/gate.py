@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -41,6 +42,7 @@ _MOST_TURNS: Final = 10_000
 _decode: Final = msgspec.json.Decoder(QueueSettings).decode
 
 
+@lru_cache(10_000)
 def lane_of(queue: str, key: str) -> int:
     """The number by which a key of a queue is found; 0 is that of no key."""
     digest = hashlib.blake2b(f"{queue}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8)

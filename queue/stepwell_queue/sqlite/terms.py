@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stepwell_queue.contract import Ended, Hold, NewRun, Started, Status, Terms
@@ -22,13 +22,13 @@ _STANDS, _DEPEND, _AWAIT = SQL["all_stand"], SQL["insert_dependency"], SQL["have
 _WAITS, _COUNT, _CIRCLE = SQL["any_dependency"], SQL["count_ready"], SQL["waits_for"]
 _SCHEDULED, _READY = int(Status.SCHEDULED), int(Status.READY)
 _COMPLETED, _FAILED = int(Status.COMPLETED), int(Status.FAILED)
-_NO_TERMS: Final = Terms()
+NO_TERMS: Final = Terms()
 _REPLACEMENTS_KEPT: Final = 100
 _NAMED: Final = 3
 """Runs that are named where people see what a run waits for."""
 
 
-class _Need(NamedTuple):
+class Need(NamedTuple):
     """A run whose end is waited for."""
 
     run: int
@@ -38,17 +38,17 @@ class _Need(NamedTuple):
     failure: bytes
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """How a run stands once it is inserted."""
 
     status: int
     due: float | None
     waiting: str
-    needs: Sequence[_Need]  # that have not ended
+    needs: Sequence[Need]  # that have not ended
     failure: bytes = b""  # for a run that fails by what it waits for
 
 
-class _Columns(NamedTuple):
+class Columns(NamedTuple):
     """What terms and the settings of a queue are as columns."""
 
     target: int
@@ -75,15 +75,16 @@ def start_on_terms(tx: Tx, new: NewRun) -> Started:
 
     Raises IdConflict, RunNotFound, QueueFull; then nothing has changed.
     """
-    terms = new.terms or _NO_TERMS
-    found = existing(tx, new)
-    if found is not None:
-        return found
-    needs = _needs(tx, terms)
+    terms = new.terms or NO_TERMS
+    if terms.unique or terms.after or _is_full(tx, new.queue):
+        found = existing(tx, new)
+        if found is not None:
+            return found
+    needs = needs_of(terms, standing(tx, terms.after)) if terms.after else []
     if terms.unique:
-        columns = _columns(tx, new, terms)
+        columns = columns_of(tx, new, terms)
         assert columns.unique is not None
-        said_before = tx.one(_REPLACED, (_said(new),)) if terms.replace else None
+        said_before = tx.one(_REPLACED, (said(new),)) if terms.replace else None
         if said_before is not None:
             return Started(said_before[0], said_before[1], False, said_before[2])
         holder = tx.one(_HOLDER, (columns.unique, tx.now))
@@ -95,38 +96,41 @@ def start_on_terms(tx: Tx, new: NewRun) -> Started:
             if not terms.replace or hold != Hold.UNENDED:
                 return Started(run, id, False, status)
             # It runs with what it was given, so this call starts after it: no update is lost.
-            needs = [*needs, _Need(run, id, status, True, b"")]
+            needs = [*needs, Need(run, id, status, True, b"")]
         _refuse_full(tx, new.queue)
         tx.execute(_LEAVE, (columns.unique, tx.now))
     else:
         _refuse_full(tx, new.queue)
-        columns = _columns(tx, new, terms)
-    return _insert(tx, new, columns, _plan(tx, new, needs))
+        columns = columns_of(tx, new, terms)
+    return _insert(tx, new, columns, plan_of(tx, new, needs))
 
 
 def child_on_terms(tx: Tx, parent: int, path: str, new: NewRun) -> bool:
     """Insert a child, however long the queue is; False: its id is taken."""
-    terms = new.terms or _NO_TERMS
+    terms = new.terms or NO_TERMS
     if terms.unique or terms.after:
         raise RequestRefused(
             f"run {new.id!r} is a child, whose end its parent waits for: it cannot have a unique "
             "key or wait for other runs"
         )
-    columns, plan = _columns(tx, new, terms), _plan(tx, new, ())
+    columns, plan = columns_of(tx, new, terms), plan_of(tx, new, ())
     run = _put(tx, new, columns, plan, parent, path)
     if run is not None:
-        _announce(tx, columns.target, plan, terms.expires)
+        announce(tx, columns.target, plan, terms.expires)
     return run is not None
 
 
-def _insert(tx: Tx, new: NewRun, columns: _Columns, plan: _Plan) -> Started:
+def _insert(tx: Tx, new: NewRun, columns: Columns, plan: Plan) -> Started:
     run = _put(tx, new, columns, plan)
-    assert run is not None  # it was looked for
+    if run is None:
+        found = existing(tx, new)
+        assert found is not None
+        return found
     if plan.status == _FAILED:
         tx.effects.rested.append(Ended(run, _FAILED, plan.failure))
         return Started(run, new.id, True, _FAILED)
-    _depend(tx, run, plan.needs)
-    _announce(tx, columns.target, plan, None if new.terms is None else new.terms.expires)
+    depend(tx, [(run, need) for need in plan.needs])
+    announce(tx, columns.target, plan, None if new.terms is None else new.terms.expires)
     if plan.status == _READY and new.queue in tx.lengths:
         tx.lengths[new.queue] += 1
     return Started(run, new.id, True, plan.status)
@@ -135,8 +139,8 @@ def _insert(tx: Tx, new: NewRun, columns: _Columns, plan: _Plan) -> Started:
 def _put(
     tx: Tx,
     new: NewRun,
-    columns: _Columns,
-    plan: _Plan,
+    columns: Columns,
+    plan: Plan,
     parent: int | None = None,
     path: str | None = None,
 ) -> int | None:
@@ -165,10 +169,10 @@ def _put(
     return run
 
 
-def _columns(tx: Tx, new: NewRun, terms: Terms) -> _Columns:
+def columns_of(tx: Tx, new: NewRun, terms: Terms) -> Columns:
     priority, asked = _aged(tx, new)
     unique = f"{new.kind} {new.name}\n{terms.unique}" if terms.unique else None
-    return _Columns(
+    return Columns(
         tx.target(new.queue, new.kind, new.name, new.version),
         priority,
         lane_of(new.queue, terms.key) if terms.key else 0,
@@ -198,45 +202,48 @@ def _aged(tx: Tx, new: NewRun) -> tuple[int, int | None]:
     return new.priority - steps, new.priority
 
 
-def _needs(tx: Tx, terms: Terms) -> list[_Need]:
-    """The runs to wait for. Raises RunNotFound."""
-    if not terms.after:
-        return []
-    rows = tx.execute(_STANDS, (json.dumps(list(terms.after)),)).fetchall()
-    found = {id: (run, status) for id, run, status, _, _ in rows}
-    needs: dict[int, _Need] = {}
+def standing(tx: Tx, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The numbers and statuses of those of these runs that are there, by id."""
+    rows = tx.execute(_STANDS, (json.dumps(list(ids)),)).fetchall()
+    return {id: (run, status) for id, run, status, _, _ in rows}
+
+
+def needs_of(terms: Terms, found: Mapping[str, tuple[int, int]]) -> list[Need]:
+    """The runs to wait for; `found`: how each stands. Raises RunNotFound."""
+    needs: dict[int, Need] = {}
     for place, id in enumerate(terms.after):
         if id not in found:
             raise RunNotFound(id)
         run, status = found[id]
         failure = terms.failures[place] if place < len(terms.failures) else b""
-        needs.setdefault(run, _Need(run, id, status, terms.anyhow, failure))
+        needs.setdefault(run, Need(run, id, status, terms.anyhow, failure))
     return list(needs.values())
 
 
-def _plan(tx: Tx, new: NewRun, needs: Sequence[_Need], *, waits: bool = False) -> _Plan:
+def plan_of(tx: Tx, new: NewRun, needs: Sequence[Need], *, waits: bool = False) -> Plan:
     """`waits`: it waits for other runs beside these."""
     for need in needs:
         if need.status > _COMPLETED and not need.anyhow:
-            return _Plan(_FAILED, None, "", (), need.failure)
+            return Plan(_FAILED, None, "", (), need.failure)
     unended = [need for need in needs if need.status < _COMPLETED]
     if unended or waits:
         names = ", ".join(need.id for need in unended[:_NAMED])
         more = f" and {len(unended) - _NAMED} more" if len(unended) > _NAMED else ""
-        return _Plan(_SCHEDULED, None, f"the end of {names}{more}" if names else "", unended)
+        return Plan(_SCHEDULED, None, f"the end of {names}{more}" if names else "", unended)
     due = future(new, tx.now)
-    return _Plan(_READY if due is None else _SCHEDULED, due, "", ())
+    return Plan(_READY if due is None else _SCHEDULED, due, "", ())
 
 
-def _depend(tx: Tx, run: int, needs: Sequence[_Need]) -> None:
-    if needs:
+def depend(tx: Tx, waits: Sequence[tuple[int, Need]]) -> None:
+    """Have runs wait for others, each given with that for which it does."""
+    if waits:
         tx.executemany(
-            _DEPEND, [(run, need.run, need.anyhow, bytearray(need.failure)) for need in needs]
+            _DEPEND, [(run, need.run, need.anyhow, bytearray(need.failure)) for run, need in waits]
         )
-        tx.execute(_AWAIT, (json.dumps([need.run for need in needs]),))
+        tx.execute(_AWAIT, (json.dumps([need.run for _, need in waits]),))
 
 
-def _announce(tx: Tx, target: int, plan: _Plan, expires: float | None) -> None:
+def announce(tx: Tx, target: int, plan: Plan, expires: float | None) -> None:
     if plan.status == _READY:
         tx.made_ready(target)
     elif plan.due is not None:
@@ -250,8 +257,8 @@ def _replace(
     run: int,
     id: str,
     new: NewRun,
-    columns: _Columns,
-    needs: Sequence[_Need],
+    columns: Columns,
+    needs: Sequence[Need],
     *,
     is_large: bool,
 ) -> Started:
@@ -262,7 +269,7 @@ def _replace(
             "it, so it was not replaced: leave that out of after=, or use another key"
         )
     waits = tx.one(_WAITS, (run,)) is not None
-    plan = _plan(tx, new, needs, waits=waits)
+    plan = plan_of(tx, new, needs, waits=waits)
     fails = plan.status == _FAILED
     status = _SCHEDULED if fails else plan.status
     large = len(new.args) > INLINE
@@ -282,31 +289,44 @@ def _replace(
         tx.execute(_DROP_BLOB, (run, ARGS))
     if columns.special:
         close(tx, columns.target)
-    tx.execute(_AUDIT, (run, _said(new), tx.now, "replace", "", ""))
+    tx.execute(_AUDIT, (run, said(new), tx.now, "replace", "", ""))
     tx.execute(_FORGET, (run, run, _REPLACEMENTS_KEPT))
     if fails:
         fail(tx, run, plan.failure)
         release(tx, run, _FAILED)
         return Started(run, id, False, _FAILED)
-    _depend(tx, run, plan.needs)
-    _announce(tx, columns.target, plan, None if new.terms is None else new.terms.expires)
+    depend(tx, [(run, need) for need in plan.needs])
+    announce(tx, columns.target, plan, None if new.terms is None else new.terms.expires)
     return Started(run, id, False, plan.status)
 
 
-def _said(new: NewRun) -> str:
+def said(new: NewRun) -> str:
     """Names a call that replaced a run, so that it is known when it is said again."""
     return f"replace-{new.nonce}"
 
 
+def _is_full(tx: Tx, queue: str) -> bool:
+    """Whether as many runs are ready as may be."""
+    limit = longest(tx, queue)
+    return limit is not None and ready_in(tx, queue, limit) >= limit
+
+
 def _refuse_full(tx: Tx, queue: str) -> None:
-    """Raise QueueFull if as many runs are ready as may be."""
+    """Raise QueueFull if a queue is full."""
+    if _is_full(tx, queue):
+        raise QueueFull(queue, longest(tx, queue) or 0)
+
+
+def longest(tx: Tx, queue: str) -> int | None:
+    """How many runs may be ready in a queue; None = any number."""
     refresh(tx)
     gate = tx.context.gates.get(queue)
-    limit = None if gate is None else gate.settings.max_length
-    if limit is None:
-        return
+    return None if gate is None else gate.settings.max_length
+
+
+def ready_in(tx: Tx, queue: str, limit: int) -> int:
+    """How many runs are ready in a queue, of which at most so many are counted."""
     ready = tx.lengths.get(queue)
     if ready is None:
-        ready = tx.lengths[queue] = int(tx.one(_COUNT, (queue, queue, limit))[0])
-    if ready >= limit:
-        raise QueueFull(queue, limit)
+        ready = tx.lengths[queue] = int(tx.one(_COUNT, (queue,) * 3 + (limit,))[0])
+    return ready

@@ -20,6 +20,7 @@ from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import tell
 from stepwell_queue.sqlite.terms import child_on_terms, is_bound, start_on_terms
+from stepwell_queue.sqlite.terms_some import SOME, start_some
 from stepwell_queue.sqlite.tx import INLINE, SessionState, Tx
 from stepwell_queue.sqlite.verbs_claim import holds_alone
 
@@ -100,13 +101,16 @@ def start_many(tx: Tx, verb: StartMany) -> list[Started]:
         return []
     tx.save("many")
     try:
-        started = None
+        started: list[Started] | None = None
         if not _on_terms(tx, runs):
             started = _insert_all(tx, runs)
             if started is None:
                 tx.undo("many")
         if started is None:
-            started = [start(tx, Start(new)) for new in runs]
+            started = []
+            for at in range(0, len(runs), SOME):
+                some = runs[at : at + SOME]
+                started += start_some(tx, some) or [start(tx, Start(new)) for new in some]
     except BaseException:
         tx.undo("many")
         tx.execute("RELEASE many")
@@ -116,7 +120,7 @@ def start_many(tx: Tx, verb: StartMany) -> list[Started]:
 
 
 def _on_terms(tx: Tx, runs: list[NewRun]) -> bool:
-    """Whether each has to be looked at by itself."""
+    """Whether some are to be inserted on terms."""
     if any(new.terms is not None for new in runs):
         return True
     return any(is_bound(tx, queue) for queue in {new.queue for new in runs})

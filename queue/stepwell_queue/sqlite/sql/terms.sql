@@ -4,6 +4,15 @@ INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT p.id FROM runs p WHERE p.run = ?))
 ON CONFLICT (id) DO NOTHING
 
+-- name: insert_some_with_terms
+INSERT INTO runs (id, target, priority, nonce, created, updated, digest, options, args,
+    status, due, scheduled, deadline, lane, waiting)
+VALUES {rows}
+
+-- name: insert_terms
+INSERT INTO terms (run, key, asked, expires, unique_key, unique_hold, unique_until)
+VALUES {rows}
+
 -- name: put_terms
 INSERT INTO terms (run, key, asked, expires, unique_key, unique_hold, unique_until)
 VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -23,6 +32,20 @@ UPDATE terms SET unique_hold = -1 - unique_hold
 WHERE unique_key = ? AND unique_hold >= 0 AND NOT (SELECT CASE terms.unique_hold
     WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE terms.unique_until > ? END
     FROM runs r WHERE r.run = terms.run)
+
+-- name: hold_of_keys
+SELECT CASE m.unique_hold
+    WHEN 0 THEN r.status < 10 WHEN 1 THEN r.status < 10 AND r.fence = 0 ELSE m.unique_until > ? END
+FROM json_each(?) k CROSS JOIN terms m ON m.unique_key = k.value AND m.unique_hold >= 0
+CROSS JOIN runs r ON r.run = m.run
+
+-- name: leave_keys
+UPDATE terms SET unique_hold = -1 - unique_hold
+WHERE unique_key IN (SELECT value FROM json_each(?)) AND unique_hold >= 0
+
+-- name: any_replaced
+SELECT 1 FROM json_each(?) c CROSS JOIN audit a
+WHERE a.action = 'replace' AND a.uid = c.value LIMIT 1
 
 -- name: take_unique_again
 UPDATE terms SET unique_hold = -1 - unique_hold WHERE run = ? AND unique_hold < 0
@@ -51,6 +74,9 @@ SELECT count(*) FROM (
     UNION ALL
     SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
         ON r.status = 1 AND r.crashes < 2 AND r.lane <> 0 AND r.target = t.target WHERE t.queue = ?)
+    UNION ALL
+    SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
+        ON r.status = 1 AND r.crashes >= 2 AND r.target = t.target WHERE t.queue = ?)
     LIMIT ?)
 
 -- name: insert_dependency
