@@ -82,6 +82,16 @@ class InboxKind(enum.IntEnum):
     RESUME_ROLLBACK = 4
     ROLL_BACK = 5
     QUESTION = 6  # name, value; the answer is written by the run under its uid
+    PAUSE = 7  # what runs is to reach an outcome, and nothing else is to begin
+
+
+class NoteKind(enum.IntEnum):
+    """What the code of a run has said."""
+
+    VALUE = 0  # it has set a value
+    ITEM = 1  # it has emitted to a stream
+    ANSWER = 2  # to a question
+    REFUSAL = 3  # of a question; value: why
 
 
 class Hold(enum.IntEnum):

@@ -28,7 +28,17 @@ from stepwell_queue import (
     Terms,
     Verb,
 )
-from stepwell_queue.contract import ImportRuns, LogLine, PurgeDeadLetters, Report, Requeue
+from stepwell_queue.contract import (
+    Emit,
+    ImportRuns,
+    Item,
+    LogLine,
+    Note,
+    PurgeDeadLetters,
+    PutQuestion,
+    Report,
+    Requeue,
+)
 from tests.store.kit import TASK, Bench
 from tests.store.test_copies import copy_of
 
@@ -37,7 +47,7 @@ pytestmark = pytest.mark.anyio
 AnyVerb = Verb[Any]
 TABLES = (
     "runs", "journal", "open_ops", "inbox", "blobs", "audit", "targets", "failures", "reports",
-    "log_lines", "terms", "dependencies",
+    "log_lines", "terms", "dependencies", "said", "run_values", "stream_items", "answers",
 )  # fmt: skip
 Scene = Callable[[Bench], Awaitable[Sequence[AnyVerb]]]
 LARGE = bytes(5000)
@@ -243,7 +253,24 @@ async def copies(bench: Bench) -> Sequence[AnyVerb]:
     return [ImportRuns(pair, "i1", "me", "why", bench.clock.now())]
 
 
+async def say_and_answer(bench: Bench) -> Sequence[AnyVerb]:
+    run = (await bench.claimed(await bench.session(), "run")).run
+    now = bench.clock.now()
+    await bench.store.do(PutQuestion("run", "q1", "approve", LARGE, now))
+    notes = [Note(kind, "q1", number, b"x", now) for number, kind in enumerate((0, 1, 2), 1)]
+    return [
+        PutQuestion("run", "q2", "approve", LARGE, now),
+        Emit(run, 1, 1, [Item("tokens", b"a", now), Item("tokens", b"b", now)]),
+        Append(run, 1, length=0, notes=notes[:1]),
+        Append(run, 1, [bench.record(0)], notes=notes),
+        Emit(run, 1, 2, [Item("tokens", b"c", now), Item("other", b"d", now)]),
+        Finish(run, 1, Status.COMPLETED, b"value", now),
+        PutQuestion("run", "q2", "approve", LARGE, now),
+    ]
+
+
 SCENES: Sequence[Scene] = [
+    say_and_answer,
     begin_and_end_an_operation,
     journal_and_park,
     park_until,

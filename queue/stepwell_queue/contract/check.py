@@ -12,6 +12,7 @@ from stepwell_queue.contract import (
     CancelRun,
     Claim,
     DropSchedule,
+    Emit,
     Finish,
     ImportRuns,
     Park,
@@ -20,6 +21,7 @@ from stepwell_queue.contract import (
     Prune,
     PurgeDeadLetters,
     PurgeQueue,
+    PutQuestion,
     PutSchedule,
     Report,
     Requeue,
@@ -38,6 +40,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.contract.copies import MOST_COPIES
 from stepwell_queue.contract.dead_letters import MOST_DEAD_LETTERS
+from stepwell_queue.contract.notes import ITEMS_AT_ONCE
 from stepwell_queue.contract.reports import MOST_LINES
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -70,6 +73,8 @@ def _append(verb: Append) -> int:
     if verb.opened or verb.children:
         size += sum([SMALL + len(op.value) for op in verb.opened])
         size += sum([SMALL + len(child.args) for _, child in verb.children])
+    if verb.notes:
+        size += sum([SMALL + len(note.value) for note in verb.notes])
     return size
 
 
@@ -127,6 +132,16 @@ def _import_runs(verb: ImportRuns) -> int:
     return size
 
 
+def _emit(verb: Emit) -> int:
+    if len(verb.items) > ITEMS_AT_ONCE:
+        raise ValueError(f"Emit takes at most {ITEMS_AT_ONCE} items at once, got {len(verb.items)}")
+    return SMALL + sum([SMALL + len(item.value) for item in verb.items])
+
+
+def _question(verb: PutQuestion) -> int:
+    return SMALL + len(verb.value)
+
+
 def _dead_letters(verb: Requeue | PurgeDeadLetters) -> int:
     count, kind = len(verb.ids), type(verb).__name__
     if count > MOST_DEAD_LETTERS:
@@ -157,6 +172,8 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     ResumeQueue: _other,
     PurgeQueue: _other,
     Report: _report,
+    Emit: _emit,
+    PutQuestion: _question,
     Requeue: _dead_letters,
     PurgeDeadLetters: _dead_letters,
     SayState: _other,

@@ -66,6 +66,20 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digest: int = 0
 
 
+class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Something that the code of a run has said, a NoteKind, at a time of the run.
+
+    `name`: of the value or stream; of an answer, the uid of its question. `number`: higher than of
+    all that this generation of the run has said before, and the same when a replay says it again.
+    """
+
+    kind: int
+    name: str
+    number: int
+    value: bytes
+    at: Time
+
+
 class OpenOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A begun operation that has not ended.
 

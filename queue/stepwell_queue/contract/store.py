@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from stepwell_queue.clock import Clock
+from stepwell_queue.contract.notes import Follower
 from stepwell_queue.contract.queries import Query
 from stepwell_queue.contract.rows import InboxRow
 from stepwell_queue.contract.verbs import ClaimResult, Verb
@@ -109,6 +110,13 @@ class Store(Protocol):
         """Return once the run is terminal, HELD or STUCK (at once if it is).
 
         Pushed, not polled. Raises RunNotFound.
+        """
+        ...
+
+    def follow(self, id: str, run: int) -> Follower:
+        """Hear of news of a run: what it says, and what happens to it. `run`: its number.
+
+        Pushed, not polled; what another process writes into a file may take a second.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from stepwell_queue.contract.rows import Claimed, InboxRow, NewRun, OpenOp, Record, Time
+from stepwell_queue.contract.rows import Claimed, InboxRow, NewRun, Note, OpenOp, Record, Time
 from stepwell_queue.words import Status, WorkerState
 
 R = TypeVar("R")
@@ -154,7 +154,8 @@ class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):
     `children` are inserted with the run as parent: the same id again at the same path is fine, and
     its end, if past, is told again; any other existing id raises IdConflict. `cancels` asks the
     named children to cancel. `length`: how many records there were when this was said, by which one
-    without a record shows that it is said again; None = nobody will say it again.
+    without a record shows that it is said again; None = nobody will say it again. `notes`: what its
+    code has said, in order, since the last; those that it has said before are passed over.
     """
 
     run: int
@@ -167,6 +168,7 @@ class Append(Verb[None], frozen=True, array_like=True, tag=8, gc=False):
     cancels: Sequence[str] = ()
     phase: int | None = None
     length: int | None = None
+    notes: Sequence[Note] = ()
 
 
 class Park(Verb[Sequence[InboxRow]], frozen=True, array_like=True, tag=9, gc=False):

@@ -13,6 +13,7 @@ from stepwell_queue.contract import (
     AnyVerb,
     Append,
     Claim,
+    Emit,
     Finish,
     Park,
     Report,
@@ -43,8 +44,8 @@ _LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than t
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _KEPT: Final = frozenset(
     (
-        Append, Park, Finish, Settle, Reschedule, Report, Claim, Promote, Release, Sweep, Lapse,
-        SweepRemote,
+        Append, Park, Finish, Settle, Reschedule, Report, Emit, Claim, Promote, Release, Sweep,
+        Lapse, SweepRemote,
     )
 )  # fmt: skip
 
@@ -59,7 +60,7 @@ class GroupCommit:
         *,
         inline: bool,
         before: Callable[[Effects], None],
-        after: Callable[[Effects, int, int], None],
+        after: Callable[[Effects, Batch, int], None],
         pause: Callable[[Callable[[], None]], bool],
     ) -> None:
         """`before` and `after` frame the callbacks of a batch; `pause` may stop the writing."""
@@ -178,7 +179,7 @@ class GroupCommit:
                     done(result)
                 except Exception:  # noqa: BLE001  a broken callback must not silence the others
                     _log.exception("the callback of %s failed", type(verb).__name__)
-            self._after(effects, len(results), size)
+            self._after(effects, batch, size)
         finally:
             self._busy = False
             if self._open or self._idle is not None:

@@ -12,6 +12,7 @@ from stepwell_queue.answer import settle
 from stepwell_queue.clock import Timer
 from stepwell_queue.contract import AnyVerb, Ended, InboxRow
 from stepwell_queue.errors import RunNotFound
+from stepwell_queue.sqlite.followers import Followers
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Effects, SessionState
@@ -50,6 +51,7 @@ class Hub:
         self._held_ids: dict[str, int] = {}
         self._watched: dict[int, list[Watcher]] = {}
         self._waiters: set[asyncio.Future[Ended]] = set()
+        self.followers = Followers()
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -239,6 +241,7 @@ class Hub:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for waiter in self._waiters:
             waiter.cancel()
+        self.followers.close()
 
 
 def _ignore(answer: object) -> None:

@@ -132,7 +132,7 @@ class Neighbours:
             version = (await self._reads.rows("PRAGMA data_version"))[0][0]
             if version != self._version:
                 self._version = version
-                self._act(News.READY | News.TOLD | News.RESTED | News.GATES)
+                self._act(News.READY | News.TOLD | News.RESTED | News.GATES | News.SAID)
             await self.refresh()
             key = (self._presence.token,)
             expiry = (await self._reads.rows(SQL["first_expiry"], key))[0][0]
@@ -163,6 +163,8 @@ class Neighbours:
             news |= News.READY | News.GATES
         if effects.rested:
             news |= News.RESTED
+        if effects.said:
+            news |= News.SAID
         if effects.due is not None and not self._context.sessions:
             news |= News.DUE
         for worker, _ in effects.told:
@@ -195,6 +197,8 @@ class Neighbours:
             self._hub.spawn(self._hub.read_inboxes())
         if news & News.RESTED and self._hub.watching:
             self._hub.spawn(self._hub.look_again())
+        if news & (News.SAID | News.RESTED):
+            self._hub.followers.tell_all()
 
     def close(self) -> None:
         self._closed = True

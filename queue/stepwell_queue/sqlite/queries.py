@@ -20,16 +20,22 @@ from stepwell_queue.contract import (
     ListQueues,
     ListSchedules,
     ListSettings,
+    ListStreams,
     NamedSettings,
     Query,
     QueueRow,
     QueueSettings,
+    ReadAnswer,
+    ReadEvents,
     ReadLog,
     ReadProgress,
+    ReadState,
+    ReadStream,
+    ReadValues,
     RunCount,
     ScheduleHistory,
 )
-from stepwell_queue.sqlite import reads_report, reads_schedule
+from stepwell_queue.sqlite import reads_note, reads_report, reads_schedule
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 
@@ -95,6 +101,12 @@ _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] =
     ListSchedules: reads_schedule.list_schedules,
     ScheduleHistory: reads_schedule.history,
     FindDue: reads_schedule.find_due,
+    ReadState: reads_note.read_state,
+    ReadValues: reads_note.read_values,
+    ReadAnswer: reads_note.read_answer,
+    ReadStream: reads_note.read_stream,
+    ListStreams: reads_note.list_streams,
+    ReadEvents: reads_note.read_events,
 }
 
 

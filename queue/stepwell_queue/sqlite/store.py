@@ -30,11 +30,13 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import StoreUnavailable
 from stepwell_queue.sqlite import forks
+from stepwell_queue.sqlite.apply import Batch
 from stepwell_queue.sqlite.beat import Beat
 from stepwell_queue.sqlite.checkpoint import Checkpointer
 from stepwell_queue.sqlite.connection import Connect, Durability, connect
 from stepwell_queue.sqlite.doctor import examine
 from stepwell_queue.sqlite.files import Files, open_files
+from stepwell_queue.sqlite.followers import Listener, SqliteFollower
 from stepwell_queue.sqlite.group import GroupCommit
 from stepwell_queue.sqlite.hub import Hub, Watcher
 from stepwell_queue.sqlite.neighbours import Neighbours
@@ -109,15 +111,17 @@ class SqliteStore:
         if self._hub.held and not self._beat.active:
             self._beat.wake()
 
-    def _after(self, effects: Effects, verbs: int, size: int) -> None:
+    def _after(self, effects: Effects, batch: Batch, size: int) -> None:
         for session in self._context.sessions.values():
             session.events.on_answered()
         self._hub.after(effects)
+        if self._hub.followers.any:
+            self._hub.followers.after(effects, batch)
         if self.answered is not None:
             self.answered()
         if not self._context.alone:
             self._neighbours.tell(effects)
-        self._checkpointer.note(verbs, size)
+        self._checkpointer.note(len(batch), size)
 
     def _push(self, verb: AnyVerb, done: Callable[[Any], None]) -> None:
         if not self._closed:
@@ -176,6 +180,15 @@ class SqliteStore:
 
     def forget(self, watcher: Watcher) -> None:
         self._hub.forget(watcher)
+
+    def follow(self, id: str, run: int) -> SqliteFollower:
+        self._check_open()
+        return SqliteFollower(self._hub.followers, id, run)
+
+    def listen(self, id: str, run: int, tell: Callable[[], None]) -> Listener:
+        """Call `tell` whenever there may be news of a run, until the listener leaves."""
+        self._check_open()
+        return self._hub.followers.enter(id, run, tell)
 
     async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
         self._check_open()

@@ -123,12 +123,13 @@ class Context:
 class Effects:
     """What is to be told on the loop after COMMIT."""
 
-    __slots__ = ("due", "expires", "gates", "moves", "ready", "rested", "told")
+    __slots__ = ("due", "expires", "gates", "moves", "ready", "rested", "said", "told")
 
     def __init__(self) -> None:
         self.ready: set[int] = set()  # targets
         self.told: list[tuple[int, InboxRow]] = []
         self.rested: list[Ended] = []  # ended, held or stuck
+        self.said: set[int] = set()  # runs that have said something
         # in order: (run, id, worker) = taken, (run, None, 0) = given up
         self.moves: list[tuple[int, str | None, int]] = []
         self.due: float | None = None

@@ -26,6 +26,7 @@ from stepwell_queue.sqlite.inserts import VALUE
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended, release_held
 from stepwell_queue.sqlite.tx import AT_ONCE, INLINE, NotAll, Tx
+from stepwell_queue.sqlite.verbs_note import write_notes
 from stepwell_queue.sqlite.verbs_start import start_child
 
 _ROW: Final = SQL["append"].partition("VALUES ")[2]
@@ -47,7 +48,12 @@ _RESCHEDULE, _SET_VALUE, _CANCEL_WAITS = SQL["reschedule"], SQL["set_value"], SQ
 def is_plain(verb: Append) -> bool:
     """Whether all there is to write is one record, and what it absorbs."""
     return len(verb.records) == 1 and not (
-        verb.opened or verb.closed or verb.children or verb.cancels or verb.phase is not None
+        verb.opened
+        or verb.closed
+        or verb.children
+        or verb.cancels
+        or verb.phase is not None
+        or verb.notes
     )
 
 
@@ -96,6 +102,8 @@ def _append(tx: Tx, verb: Append) -> None:
         cancel_child(tx, run, child_id)
     if verb.phase is not None:
         tx.execute(_PHASE, (verb.phase, run))
+    if verb.notes:
+        write_notes(tx, run, verb.notes)
 
 
 def _row(run: int, fence: int, record: Record) -> tuple[Any, ...]:

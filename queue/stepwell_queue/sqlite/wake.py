@@ -18,6 +18,7 @@ class News(enum.IntFlag):
     DUE = 8  # the earliest due time may be another
     MEMBERS = 16  # a process came or left
     GATES = 32  # what is set for a queue is another
+    SAID = 64  # a run has said something
 
 
 class Mailbox:
@@ -38,7 +39,7 @@ class Mailbox:
         news = News(0)
         with contextlib.suppress(BlockingIOError, InterruptedError):
             while data := self._socket.recv(16):
-                news |= News(data[0] & 63)
+                news |= News(data[0] & 127)
         if news:
             self._on_news(news)
 

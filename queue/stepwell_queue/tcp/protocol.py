@@ -23,6 +23,7 @@ from stepwell_queue.contract import (
     CountEnds,
     CountRuns,
     DropSchedule,
+    Emit,
     FindDue,
     FindRunning,
     Finish,
@@ -34,15 +35,22 @@ from stepwell_queue.contract import (
     ListQueues,
     ListSchedules,
     ListSettings,
+    ListStreams,
     Park,
     PauseQueue,
     PauseSchedule,
     Prune,
     PurgeDeadLetters,
     PurgeQueue,
+    PutQuestion,
     PutSchedule,
+    ReadAnswer,
+    ReadEvents,
     ReadLog,
     ReadProgress,
+    ReadState,
+    ReadStream,
+    ReadValues,
     Report,
     Requeue,
     Reschedule,
@@ -154,9 +162,19 @@ class WaitEnded(msgspec.Struct, frozen=True, array_like=True, tag=36):
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, tag=37):
-    """Nobody waits for the answer of this WaitEnded any more. A note."""
+    """Nobody waits for the answer of this WaitEnded or WaitNews any more. A note."""
 
     number: int
+
+
+class WaitNews(msgspec.Struct, frozen=True, array_like=True, tag=46):
+    """Answered once there may be news of a run: what it has said, or what has happened to it.
+
+    `run`: its number. What is asked for later is answered with at least the news until then.
+    """
+
+    id: str
+    run: int
 
 
 class ListRuns(msgspec.Struct, frozen=True, array_like=True, tag=38):
@@ -225,6 +243,8 @@ VerbOnWire: TypeAlias = (
     | ResumeQueue
     | PurgeQueue
     | Report
+    | Emit
+    | PutQuestion
     | Requeue
     | PurgeDeadLetters
     | SayState
@@ -249,6 +269,12 @@ QueryOnWire: TypeAlias = (
     | ListSchedules
     | ScheduleHistory
     | FindDue
+    | ReadState
+    | ReadValues
+    | ReadAnswer
+    | ReadStream
+    | ListStreams
+    | ReadEvents
 )
 QUERIES: Final[tuple[type[AnyQuery], ...]] = get_args(QueryOnWire)
 Request: TypeAlias = (
@@ -259,6 +285,7 @@ Request: TypeAlias = (
     | Dropped
     | GetInfo
     | WaitEnded
+    | WaitNews
     | Forget
     | ListRuns
     | GetHistory
@@ -367,6 +394,7 @@ _ERRORS: Final[dict[str, type[Exception]]] = {
         errors.ScheduleNotFound,
         errors.QueueFull,
         errors.RequestRefused,
+        errors.MalformedRequest,
         errors.StepwellError,
         ValueError,
         TypeError,

@@ -123,11 +123,29 @@ UNION ALL
 SELECT NULL, 'a log line of run #' || run || ', which is gone' FROM log_lines
 WHERE run NOT IN (SELECT run FROM runs)
 UNION ALL
+SELECT NULL, 'a count of what run #' || run || ' has said, which is gone' FROM said
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'a value of run #' || run || ', which is gone' FROM run_values
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'an item of stream ' || stream || ' of run #' || run || ', which is gone' FROM stream_items
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT NULL, 'an answer of run #' || run || ', which is gone' FROM answers
+WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
 SELECT id, 'its arguments are missing' FROM runs r WHERE args IS NULL
     AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.run = r.run AND b.role = 0)
 UNION ALL
 SELECT id, 'its result is missing' FROM runs r WHERE value IS NULL
     AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.run = r.run AND b.role = 1)
+LIMIT 100
+
+-- name: doctor_notes
+SELECT r.id, 'its stream ' || i.stream || ' has ' || count(*) || ' items, the last is number ' || max(i."offset")
+FROM stream_items i JOIN runs r ON r.run = i.run
+GROUP BY i.run, i.stream HAVING count(*) <> max(i."offset") OR min(i."offset") <> 1
 LIMIT 100
 
 -- name: doctor_file

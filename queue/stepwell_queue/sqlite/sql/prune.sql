@@ -55,5 +55,17 @@ DELETE FROM reports WHERE run IN (SELECT value FROM json_each(?))
 -- name: prune_log_lines
 DELETE FROM log_lines WHERE run IN (SELECT value FROM json_each(?))
 
+-- name: prune_said
+DELETE FROM said WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_run_values
+DELETE FROM run_values WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_stream_items
+DELETE FROM stream_items WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: prune_answers
+DELETE FROM answers WHERE run IN (SELECT value FROM json_each(?))
+
 -- name: prune_runs
 DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))

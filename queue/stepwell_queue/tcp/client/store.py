@@ -23,9 +23,11 @@ from stepwell_queue.contract import (
     Claimed,
     ClaimResult,
     DropSchedule,
+    Emit,
     Ended,
     Finding,
     Finish,
+    Follower,
     Hello,
     History,
     ImportRuns,
@@ -36,6 +38,7 @@ from stepwell_queue.contract import (
     Prune,
     PurgeDeadLetters,
     PurgeQueue,
+    PutQuestion,
     PutSchedule,
     Query,
     Record,
@@ -67,6 +70,7 @@ from stepwell_queue.sqlite.group import MAX_WAITING
 from stepwell_queue.tcp.access import Access, Address
 from stepwell_queue.tcp.client.beat import Beats
 from stepwell_queue.tcp.client.clock import ServerClock
+from stepwell_queue.tcp.client.follower import TcpFollower
 from stepwell_queue.tcp.client.link import FOREVER, Done, Link
 from stepwell_queue.tcp.client.session import TcpSession
 from stepwell_queue.tcp.protocol import (
@@ -96,7 +100,7 @@ _log = logging.getLogger("stepwell.store")
 
 R = TypeVar("R")
 T = TypeVar("T")
-_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Report, Claim))
+_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Report, Emit, Claim))
 _TRY_AGAIN: Final = 1.0  # seconds
 _CLOSE_WITHIN: Final = 5.0
 _EXAMINE_WITHIN: Final = 600.0
@@ -112,6 +116,7 @@ _PLAIN: Final = frozenset(
         Reschedule,
         Report,
         SendSignal,
+        PutQuestion,
         SetQueue,
         PauseQueue,
         ResumeQueue,
@@ -169,6 +174,7 @@ class TcpStore:
         )
         self.flush: Callable[[], None] = self._link.flush
         self._waiters: set[asyncio.Future[Any]] = set()
+        self._followers: set[TcpFollower] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._forked = False
         forks.watch(self)
@@ -314,6 +320,8 @@ class TcpStore:
                 session.introducing = self._link.ask(said, done, 0, FOREVER)
         if not remembers:
             self._start_over()
+        for follower in self._followers:
+            follower.hear()  # what was news meanwhile went by
 
     def _start_over(self) -> None:
         """What is known here of runs may be ahead of the file, and would leave gaps in it."""
@@ -410,6 +418,12 @@ class TcpStore:
         ended: Ended = await self._get(WaitEnded(id), Ended, FOREVER)
         return ended
 
+    def follow(self, id: str, run: int) -> Follower:
+        self._check_open()
+        follower = TcpFollower(self._link, id, run, self._followers.discard)
+        self._followers.add(follower)
+        return follower
+
     async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
         found: list[RunInfo] = []
         while True:
@@ -489,7 +503,7 @@ async def open_tcp(
 
 def _given_up(request: Request) -> StaleFence | None:
     """Return what a verb of a worker is refused with, if it is one about a run."""
-    if isinstance(request, Append | Park | Finish | Settle | Reschedule | Report):
+    if isinstance(request, Append | Park | Finish | Settle | Reschedule | Report | Emit):
         return StaleFence(request.run, request.fence)
     return None
 
@@ -533,6 +547,10 @@ def _text(store: TcpStore, verb: Any, done: Done) -> Done:
     return _decoded(str, done)
 
 
+def _flag(store: TcpStore, verb: Any, done: Done) -> Done:
+    return _decoded(bool, done)
+
+
 def _started_whole(store: TcpStore, verb: Any, done: Done) -> Done:
     return _decoded(Started, done)
 
@@ -573,6 +591,7 @@ _ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
     Prune: _number,
     PurgeQueue: _number,
     Requeue: _number,
+    Emit: _flag,
     PurgeDeadLetters: _number,
     Tick: _text,
     RunSchedule: _started_whole,

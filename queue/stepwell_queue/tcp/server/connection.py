@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,9 +35,11 @@ from stepwell_queue.tcp.protocol import (
     length_of,
     refusal,
 )
+from stepwell_queue.tcp.server.malformed import one_by_one
 from stepwell_queue.tcp.server.requests import HANDLERS
 
 if TYPE_CHECKING:
+    from stepwell_queue.sqlite.followers import Listener
     from stepwell_queue.sqlite.hub import Watcher
     from stepwell_queue.sqlite.store import SqliteStore
     from stepwell_queue.tcp.server.jobs import RemoteWorker
@@ -66,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._frames = Frames(GREETING_LIMIT, self._greet)
         self.sessions: dict[int, RemoteWorker] = {}
         self.watchers: dict[int, Watcher] = {}
+        self.listeners: dict[int, Listener] = {}
         self.leaving: dict[RemoteWorker, int] = {}  # how many runs each has just given up
         self._answers: list[object] = []
         self._events: list[Event] = []
@@ -100,6 +103,9 @@ class Connection(asyncio.Protocol):
         for watcher in self.watchers.values():
             self.store.forget(watcher)
         self.watchers.clear()
+        for listener in self.listeners.values():
+            listener.leave()
+        self.listeners.clear()
         self.server.left(self)
         if exc is not None and self.greeted and not isinstance(exc, ConnectionError):
             _log.warning("the connection of %s broke: %s", self.peer, exc)
@@ -205,7 +211,11 @@ class Connection(asyncio.Protocol):
         if length_of(body) > MOST_AT_ONCE:
             self._malformed(f"a frame of {length_of(body)} requests; {MOST_AT_ONCE} are the limit")
             return
-        messages = decode_requests(body)
+        messages: Sequence[tuple[int, object]]
+        try:
+            messages = decode_requests(body)
+        except msgspec.DecodeError:
+            messages = one_by_one(body)
         share = len(body) // (len(messages) or 1)
         self._in_flight += len(messages)
         self._in_flight_bytes += share * len(messages)

@@ -23,7 +23,7 @@ from stepwell_queue.contract import (
     Start,
     Started,
 )
-from stepwell_queue.errors import RequestRefused, StoreUnavailable
+from stepwell_queue.errors import MalformedRequest, RequestRefused, StoreUnavailable
 from stepwell_queue.tcp.protocol import (
     NOTE,
     PAGE,
@@ -42,6 +42,7 @@ from stepwell_queue.tcp.protocol import (
     OpenSession,
     Ping,
     WaitEnded,
+    WaitNews,
 )
 from stepwell_queue.tcp.server.jobs import RemoteWorker, first, give_back
 
@@ -165,7 +166,7 @@ def _offer(line: Connection, number: int, share: int, request: Offer) -> None:
 def _wait_ended(line: Connection, number: int, share: int, request: WaitEnded) -> None:
     if number in line.watchers or number == NOTE:
         raise RequestRefused(f"{number} cannot be the number of this request")
-    if len(line.watchers) >= MAX_WATCHERS:
+    if len(line.watchers) + len(line.listeners) >= MAX_WATCHERS:
         raise StoreUnavailable(f"{MAX_WATCHERS} waits on one connection are the limit")
 
     def ended(answer: Ended | Exception) -> None:
@@ -176,7 +177,24 @@ def _wait_ended(line: Connection, number: int, share: int, request: WaitEnded) -
     line.settled(share)
 
 
+def _wait_news(line: Connection, number: int, share: int, request: WaitNews) -> None:
+    if number in line.listeners or number == NOTE:
+        raise RequestRefused(f"{number} cannot be the number of this request")
+    if len(line.watchers) + len(line.listeners) >= MAX_WATCHERS:
+        raise StoreUnavailable(f"{MAX_WATCHERS} waits on one connection are the limit")
+
+    def news() -> None:
+        line.listeners.pop(number).leave()
+        line.answer_unasked(number, None)
+
+    line.listeners[number] = line.store.listen(request.id, request.run, news)
+    line.settled(share)
+
+
 def _forget(line: Connection, number: int, share: int, request: Forget) -> None:
+    listener = line.listeners.pop(request.number, None)
+    if listener is not None:
+        listener.leave()
     watcher = line.watchers.pop(request.number, None)
     if watcher is not None:
         line.store.forget(watcher)
@@ -240,6 +258,7 @@ HANDLERS: Final[dict[Any, Handler]] = {
     CloseSession: _close_session,
     Dropped: _dropped,
     WaitEnded: _wait_ended,
+    WaitNews: _wait_news,
     Forget: _forget,
     GetInfo: _read(lambda line, request: line.store.info(request.id)),
     ListRuns: _read(lambda line, request: _runs(line, request.filter)),
@@ -251,5 +270,6 @@ HANDLERS: Final[dict[Any, Handler]] = {
         lambda line, request: line.store.journal_page(request.run, request.seq, PAGE)
     ),
     GetInbox: _read(lambda line, request: line.store.inbox_page(request.run, request.after, PAGE)),
+    MalformedRequest: lambda line, number, share, error: line.answer(number, share, error),
     **dict.fromkeys(QUERIES, _read(lambda line, request: line.store.read(request))),
 }
