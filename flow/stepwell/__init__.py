@@ -40,6 +40,7 @@ from stepwell._terms import StartOptions
 from stepwell_queue.contract import Finding, WorkerInfo
 from stepwell_queue.errors import (
     IdConflict,
+    MalformedRequest,
     QueueFull,
     RequestRefused,
     RunEnded,
@@ -113,6 +114,7 @@ __all__ = [
     "JobScope",
     "LogLine",
     "Logger",
+    "MalformedRequest",
     "Middleware",
     "NotDurable",
     "Outcome",

@@ -54,6 +54,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import (
     IdConflict,
+    MalformedRequest,
     QueueFull,
     RequestRefused,
     RunEnded,
@@ -88,6 +89,7 @@ __all__ = [
     "InboxKind",
     "InboxRow",
     "Kind",
+    "MalformedRequest",
     "NewRun",
     "OpenOp",
     "Park",

@@ -67,6 +67,10 @@ class RequestRefused(StepwellError):
     """An operator's request does not fit the state of the run; nothing was changed."""
 
 
+class MalformedRequest(StepwellError):
+    """The server could not read a request, which it refused; nothing was changed."""
+
+
 class QueueFull(StepwellError):
     """As many runs of the queue are ready as it may have; nothing was enqueued."""
 

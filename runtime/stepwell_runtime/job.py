@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from stepwell_queue.contract import (
     InboxKind,
     InboxRow,
     Reschedule,
+    Settle,
     Status,
     Verb,
 )
-from stepwell_queue.errors import StaleFence, StepwellError
+from stepwell_queue.errors import StaleFence, StepwellError, StoreUnavailable
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.batch import Seat
 from stepwell_runtime.codec import DecodingError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 # As the store writes them: to read a member of an enum costs more than all else about it.
 _CANCEL = int(InboxKind.CANCEL)
 _COMPLETED, _FAILED, _CANCELLED = map(int, (Status.COMPLETED, Status.FAILED, Status.CANCELLED))
+_STUCK = int(Status.STUCK)
 
 
 class Job:
@@ -313,8 +316,17 @@ class Job:
 
     def _stored(self, answer: Exception | None) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, StaleFence):
+            if not isinstance(answer, StoreUnavailable):
+                self._put_aside(answer)
             log.error("job_not_released", run=self.id, error=str(answer))
         self.worker.left(self)
+
+    def _put_aside(self, refused: Exception) -> None:
+        """Leave it stuck: else it would be held, by nobody, for as long as this worker lives."""
+        reason = self.worker.codec.encode_error(refused, self._word)
+        verb = Settle(self.run, self._claimed.fence, _STUCK, reason)
+        with contextlib.suppress(StoreUnavailable):  # it is closed, and hands its runs over
+            self.worker.store.submit(verb, _ignore)
 
     def _end(self) -> None:
         self.ended = True
@@ -324,3 +336,7 @@ class Job:
         if self._attempt is not None:
             self._attempt.drop()
             self._attempt = None
+
+
+def _ignore(answer: object) -> None:
+    """The run that nobody could put aside is handed over with what else the worker holds."""

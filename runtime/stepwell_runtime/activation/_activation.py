@@ -21,7 +21,7 @@ from stepwell_queue.contract import (
     Status,
     Verb,
 )
-from stepwell_queue.errors import StaleFence
+from stepwell_queue.errors import StaleFence, StoreUnavailable
 from stepwell_runtime.activation._children import Children
 from stepwell_runtime.activation._entering import enter
 from stepwell_runtime.activation._inbox import Inbox
@@ -546,6 +546,10 @@ class Activation:
                 return
             if answer is not None:
                 log.error("run_not_released", run=self.id, error=str(answer))
+                if not isinstance(answer, StoreUnavailable) and not isinstance(verb, Settle):
+                    # nobody would go on with it while this worker lives
+                    self.settle(Status.STUCK, answer)
+                    return
             self._released()
 
         self.journal.last(verb, answered)

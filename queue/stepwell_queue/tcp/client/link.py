@@ -290,7 +290,7 @@ class Link:
             body = encode(outbox)
             if len(body) > FRAME_LIMIT:
                 raise OverflowError(f"a frame of {len(body)} bytes is over {FRAME_LIMIT}")
-        except (OverflowError, ValueError, TypeError) as error:
+        except (OverflowError, ValueError, TypeError, RecursionError) as error:
             self._send_each(channel, outbox, error)
         else:
             channel.write(framed(body))
