@@ -32,9 +32,10 @@ class Station(Bench):
         *,
         holds: Mapping[int, int] | None = None,
         serves: Sequence[Identity] = (WORKFLOW, TASK),
+        limits: Mapping[str, int] | None = None,
     ) -> Guest:
         guest = Guest()
-        hello = Hello("guest", ["default"], serves)
+        hello = Hello("guest", ["default"], serves, limits or {})
         opened = await self.sessions.open(
             RemoteHello(key, "far-away", 4711, hello, holds or {}), guest, guest.lapsed.set
         )

@@ -179,6 +179,19 @@ async def test_a_worker_that_comes_back_with_other_code_gets_other_work(station:
     assert worker.names == ["checkout"]
 
 
+async def test_a_worker_that_comes_back_with_other_limits_is_held_to_them(station: Station) -> None:
+    guest = await station.remote(limits={"another": 1})
+    for number in range(3):
+        await station.start(f"run-{number}")
+    (one,) = await station.claim_as(guest, 1)
+    held = {one.run: one.fence}
+    assert await station.claim_as(await station.remote(holds=held, limits={"default": 1})) == []
+    wider = await station.remote(holds=held, limits={"default": 2})
+    (two,) = await station.claim_as(wider)
+    held[two.run] = two.fence
+    assert len(await station.claim_as(await station.remote(holds=held))) == 1
+
+
 async def test_a_closed_session_hands_back_without_a_crash(station: Station) -> None:
     guest = await station.remote()
     await station.start("run")

@@ -119,6 +119,7 @@ class RemoteSessions:
         state, session.lapsed = session.state, lapsed
         if state.limits != limits:
             state.limits = limits
+            state.gates_read, state.drained = -1, False  # more or less of a queue may be claimed
             self._hub.enter(state)
         if state.targets != remote.targets:
             state.serve(remote.targets)
