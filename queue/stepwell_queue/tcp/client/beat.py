@@ -98,7 +98,8 @@ class Beats:
 
     def _next(self, failures: int) -> list[str] | None:
         """Wait until a beat is due; None = stop."""
-        longest = min(self._every(), _LAST_RETRY, 0.05 * 2 ** min(failures, 10))
+        # A beat that is not due yet, one that waits in vain, and this: together less than a lease.
+        longest = min(self._every() / 2, _LAST_RETRY, 0.05 * 2 ** min(failures, 10))
         wait = self._chance.uniform(0, longest) if failures else self._every()
         with self._lock:
             if self._socket is not None or failures:
