@@ -15,6 +15,7 @@ from stepwell_queue.contract import (
     Emit,
     Finish,
     ImportRuns,
+    NewRun,
     Park,
     PauseQueue,
     PauseSchedule,
@@ -58,6 +59,10 @@ def _start(verb: Start) -> int:
     return size if new.terms is None else size + _terms(new.terms)
 
 
+def _new(new: NewRun) -> int:
+    return SMALL + len(new.args) + (0 if new.terms is None else _terms(new.terms))
+
+
 def _start_many(verb: StartMany) -> int:
     runs = verb.runs
     if len(runs) > MAX_RUNS:
@@ -72,7 +77,7 @@ def _append(verb: Append) -> int:
         size += SMALL + len(record.value)
     if verb.opened or verb.children:
         size += sum([SMALL + len(op.value) for op in verb.opened])
-        size += sum([SMALL + len(child.args) for _, child in verb.children])
+        size += sum([_new(child) for _, child in verb.children])
     if verb.notes:
         size += sum([SMALL + len(note.value) for note in verb.notes])
     return size
@@ -107,11 +112,11 @@ def _put_schedule(verb: PutSchedule) -> int:
 
 
 def _tick(verb: Tick) -> int:
-    return SMALL if verb.run is None else 2 * SMALL + len(verb.run.args)
+    return SMALL if verb.run is None else SMALL + _new(verb.run)
 
 
 def _run_schedule(verb: RunSchedule) -> int:
-    return 2 * SMALL + len(verb.run.args)
+    return SMALL + _new(verb.run)
 
 
 def _report(verb: Report) -> int:
@@ -149,6 +154,15 @@ def _dead_letters(verb: Requeue | PurgeDeadLetters) -> int:
     return SMALL * (count + 1)
 
 
+def _purge(verb: PurgeQueue) -> int:
+    return SMALL * (1 + max(0, min(verb.limit, MAX_RUNS)))
+
+
+def _prune(verb: Prune) -> int:
+    """A run has rows in several tables."""
+    return 4 * SMALL * (1 + max(0, min(verb.limit, MAX_RUNS // 4)))
+
+
 def _other(verb: AnyVerb) -> int:
     return SMALL
 
@@ -160,7 +174,7 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     SendSignal: _signal,
     CancelRun: _cancel,
     Ask: _other,
-    Prune: _other,
+    Prune: _prune,
     Claim: _other,
     Append: _append,
     Park: _park,
@@ -170,7 +184,7 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     SetQueue: _other,
     PauseQueue: _other,
     ResumeQueue: _other,
-    PurgeQueue: _other,
+    PurgeQueue: _purge,
     Report: _report,
     Emit: _emit,
     PutQuestion: _question,

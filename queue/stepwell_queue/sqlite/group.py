@@ -16,7 +16,11 @@ from stepwell_queue.contract import (
     Emit,
     Finish,
     Park,
+    Prune,
+    PurgeDeadLetters,
+    PurgeQueue,
     Report,
+    Requeue,
     Reschedule,
     Settle,
     StartMany,
@@ -40,6 +44,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING: Final = 256 * 1024 * 1024  # bytes; workers' verbs are bounded by what they hold
 _INLINE_ROWS: Final = 512
 _INLINE_BYTES: Final = 1024 * 1024
+_OF_MANY: Final = frozenset((Prune, PurgeQueue, Requeue, PurgeDeadLetters))  # they weigh by rows
 _LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than that
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _KEPT: Final = frozenset(
@@ -48,6 +53,12 @@ _KEPT: Final = frozenset(
         Lapse, SweepRemote,
     )
 )  # fmt: skip
+
+
+def _rows_of(verb: AnyVerb, done: Done, weight: int) -> int:
+    if type(verb) is StartMany:
+        return len(verb.runs)
+    return weight // SMALL if type(verb) in _OF_MANY else 1
 
 
 class GroupCommit:
@@ -144,7 +155,7 @@ class GroupCommit:
             entry = waiting.popleft()
             batch.append(entry)
             size += entry[2]
-            rows += len(entry[0].runs) if type(entry[0]) is StartMany else 1
+            rows += _rows_of(*entry)
         self._bytes -= size
         return batch, size, rows <= _INLINE_ROWS and size <= _INLINE_BYTES
 
