@@ -6,7 +6,7 @@ And how they are read, and followed as they come.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Final, Protocol
+from typing import Annotated, Any, ClassVar, Final, Protocol, Self
 
 import msgspec
 from msgspec import Meta
@@ -207,5 +207,5 @@ class Follower(Protocol):
         """Return once there may be news that came after the last return, or after the begin."""
         ...
 
-    def __enter__(self) -> Follower: ...
+    def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Self
 
 from stepwell_queue.contract import Prune
 from stepwell_queue.sqlite.apply import Batch
@@ -88,7 +89,7 @@ class SqliteFollower:
         await self._heard.wait()
         self._heard.clear()
 
-    def __enter__(self) -> SqliteFollower:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

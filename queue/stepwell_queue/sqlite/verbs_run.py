@@ -96,6 +96,11 @@ def _append(tx: Tx, verb: Append) -> None:
         _operations(tx, run, verb.closed, verb.opened)
     for id in verb.absorbed:
         tx.execute(_ABSORB, (id, run))
+    _append_more(tx, verb)
+
+
+def _append_more(tx: Tx, verb: Append) -> None:
+    run, fence = verb.run, verb.fence
     for path, child in verb.children:
         start_child(tx, run, fence, path, child)
     for child_id in verb.cancels:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Self
 
 from stepwell_queue.tcp.client.link import FOREVER, Link
 from stepwell_queue.tcp.protocol import Forget, WaitNews
@@ -46,7 +47,7 @@ class TcpFollower:
             raise self._refused
         self._heard.clear()
 
-    def __enter__(self) -> TcpFollower:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,8 +16,6 @@ from stepwell_queue.answer import settle
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Append,
-    Ask,
-    CancelRun,
     Claim,
     Claimed,
     ClaimResult,
@@ -30,44 +27,37 @@ from stepwell_queue.contract import (
     Follower,
     Hello,
     History,
-    ImportRuns,
     InboxRow,
     Park,
+    PauseName,
     PauseQueue,
     PauseSchedule,
-    Prune,
-    PurgeDeadLetters,
-    PurgeQueue,
     PutQuestion,
     PutSchedule,
     Query,
     Record,
     Report,
-    Requeue,
     Reschedule,
+    ResumeName,
     ResumeQueue,
     ResumeSchedule,
     RunFilter,
     RunInfo,
-    RunSchedule,
     SayState,
     SendSignal,
     SessionEvents,
     SetQueue,
     Settle,
     Start,
-    Started,
-    StartMany,
-    Tick,
     Verb,
     WorkerInfo,
-    born,
 )
 from stepwell_queue.contract.check import MAX_BYTES, WEIGHTS, refuse
 from stepwell_queue.errors import StaleFence, StepwellError, StoreUnavailable
 from stepwell_queue.sqlite import forks
 from stepwell_queue.sqlite.group import MAX_WAITING
 from stepwell_queue.tcp.access import Access, Address
+from stepwell_queue.tcp.client.answers import ANSWERS, StartedThere, decoded, decoder
 from stepwell_queue.tcp.client.beat import Beats
 from stepwell_queue.tcp.client.clock import ServerClock
 from stepwell_queue.tcp.client.follower import TcpFollower
@@ -118,6 +108,8 @@ _PLAIN: Final = frozenset(
         SendSignal,
         PutQuestion,
         SetQueue,
+        PauseName,
+        ResumeName,
         PauseQueue,
         ResumeQueue,
         SayState,
@@ -136,16 +128,6 @@ class PingAnswer(msgspec.Struct, frozen=True):
     durability: str
     seconds: float
     workers: int
-
-
-class _StartedThere(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The answer to a Start."""
-
-    run: int
-    created: bool
-    status: int
-    claimed: bool
-    id: str | None = None  # None = that which was asked for
 
 
 class TcpStore:
@@ -206,14 +188,14 @@ class TcpStore:
         request: Any = verb
         heard: Any = done
         if kind not in _PLAIN:
-            heard = _ANSWERS[kind](self, request, done)
+            heard = ANSWERS[kind](self, request, done)
         late = self._too_late if kind is Start and request.worker is not None else None
         link.ask(request, heard, weight, expires, late)
 
     def _too_late(self, answer: Any) -> None:
         """A run that was started for a worker here, which has given up waiting for it."""
         if not isinstance(answer, Exception):
-            started: Any = _decoder(_StartedThere)(answer)
+            started: Any = decoder(StartedThere)(answer)
             if started.claimed:
                 self.submit(Reschedule(started.run, 1, None), _ignore)
 
@@ -313,7 +295,7 @@ class TcpStore:
             if session.known:
                 if session.introducing is not None:  # what it says of itself is out of date
                     self._link.forget(session.introducing)
-                done = _decoded(list[int], partial(self._introduced, session))
+                done = decoded(list[int], partial(self._introduced, session))
                 said = session.introduction()
                 if not remembers:
                     said = replace(said, holds={}, keeps={})
@@ -399,7 +381,7 @@ class TcpStore:
         self._check_open()
         answer: asyncio.Future[Any] = self._loop.create_future()
         until = self._link.deadline() if expires is None else expires
-        number = self._link.ask(request, _decoded(type, partial(settle, answer)), 0, until)
+        number = self._link.ask(request, decoded(type, partial(settle, answer)), 0, until)
         waits = isinstance(request, WaitEnded)
         if waits:
             self._waiters.add(answer)
@@ -514,88 +496,3 @@ def _rest(filter: RunFilter, found: list[RunInfo]) -> RunFilter:
 
 def _ignore(answer: object) -> None:
     """The server releases what is left, in any case."""
-
-
-def _decoded(type: Any, done: Done) -> Done:
-    """Return a callback that hands on the value of an answer as this type; None: there is none."""
-    return done if type is None else partial(_hand_on, _decoder(type), done)
-
-
-@functools.cache
-def _decoder(type: Any) -> Callable[[Any], object]:
-    return msgspec.msgpack.Decoder(type).decode
-
-
-def _hand_on(decode: Callable[[Any], object], done: Done, value: object) -> None:
-    """Nothing and exceptions are handed on as they are."""
-    if value is not None and not isinstance(value, Exception):
-        try:
-            value = decode(value)
-        except msgspec.DecodeError as error:
-            value = StepwellError(f"the answer of the server cannot be read: {error}")
-    done(value)
-
-
-# What a verb answers, if it is not just done: how the value becomes what `done` is to get.
-
-
-def _number(store: TcpStore, verb: Any, done: Done) -> Done:
-    return _decoded(int, done)
-
-
-def _text(store: TcpStore, verb: Any, done: Done) -> Done:
-    return _decoded(str, done)
-
-
-def _flag(store: TcpStore, verb: Any, done: Done) -> Done:
-    return _decoded(bool, done)
-
-
-def _started_whole(store: TcpStore, verb: Any, done: Done) -> Done:
-    return _decoded(Started, done)
-
-
-def _started_many(store: TcpStore, verb: Any, done: Done) -> Done:
-    return _decoded(list[Started], done)
-
-
-def _started(store: TcpStore, verb: Start, done: Done) -> Done:
-    def heard(answer: _StartedThere | Exception) -> None:
-        if isinstance(answer, Exception):
-            done(answer)
-            return
-        run, id = answer.run, answer.id or verb.run.id
-        claimed = born(run, verb.run) if answer.claimed else None
-        done(Started(run, id, answer.created, answer.status, claimed))
-
-    return _decoded(_StartedThere, heard)
-
-
-def _parked(store: TcpStore, verb: Any, done: Done) -> Done:
-    return _decoded(list[InboxRow], partial(_rows, done))
-
-
-def _rows(done: Done, answer: list[InboxRow] | Exception | None) -> None:
-    done(() if answer is None else answer)
-
-
-def _claim(store: TcpStore, verb: Claim, done: Done) -> Done:
-    return _decoded(Jobs, partial(store.claimed, verb.worker, done))
-
-
-_ANSWERS: Final[dict[Any, Callable[[TcpStore, Any, Done], Done]]] = {
-    Start: _started,
-    StartMany: _started_many,
-    CancelRun: _number,
-    Ask: _number,
-    Prune: _number,
-    PurgeQueue: _number,
-    Requeue: _number,
-    Emit: _flag,
-    PurgeDeadLetters: _number,
-    Tick: _text,
-    RunSchedule: _started_whole,
-    ImportRuns: _number,
-    Park: _parked,
-    Claim: _claim,
-}
