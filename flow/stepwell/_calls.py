@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from types import CodeType
 from typing import Any, ClassVar, Generic, Self, TypeGuard
@@ -90,11 +90,18 @@ class Call(CallCommand, Generic[R_co]):
         )
 
 
+hears_forgotten: list[Callable[[Call[Any], str], None]] = []
+"""Who is told of a call that was never awaited, and where it was built, in place of a warning."""
+
+
 def warn_forgotten(call: Call[Any], built: tuple[CodeType, int]) -> None:
     scope = scope_here()
     if scope is not None and not isinstance(scope, JobScope) and scope.closing:
         return  # the workflow is put aside, and will build the call again when it goes on
     code, instruction = built
+    if hears_forgotten:
+        hears_forgotten[-1](call, f"{code.co_filename}:{line_of(code, instruction)}")
+        return
     warnings.warn_explicit(
         f"the {call.word} call {call.definition.name}(…) was built in a workflow and never "
         "awaited: put await before it, or hand it to parallel, race, compensate or start",

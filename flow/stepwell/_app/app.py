@@ -13,6 +13,7 @@ from stepwell import _options as check
 from stepwell._app.dead_letters import DeadLetterMethods
 from stepwell._app.handles import Run
 from stepwell._app.inner import InnerWorkers
+from stepwell._app.journals import JournalMethods
 from stepwell._app.operations import Operations
 from stepwell._app.reports import ReportMethods
 from stepwell._app.schedules import ScheduleMethods
@@ -41,13 +42,20 @@ from stepwell_runtime.middleware import Middleware
 
 if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
-    from stepwell_queue.contract import Identity
+    from stepwell_queue.contract import Identity, Store
     from stepwell_runtime.engine import Engine
 
 R = TypeVar("R")
 
 
-class Stepwell(StartMethods, Operations, ScheduleMethods, DeadLetterMethods, ReportMethods):
+class Stepwell(
+    StartMethods,
+    Operations,
+    ScheduleMethods,
+    DeadLetterMethods,
+    ReportMethods,
+    JournalMethods,
+):
     """Durable workflows and tasks in one store.
 
     `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".
@@ -105,19 +113,11 @@ class Stepwell(StartMethods, Operations, ScheduleMethods, DeadLetterMethods, Rep
             raise StepwellError(f"{self!r} is open already: use the one that is open")
         refuse_place()
         # Imported here: `import stepwell` is cheap for programs that only define.
-        from stepwell_queue import open_store
         from stepwell_runtime.engine import Engine
 
         self._exit = AsyncExitStack()
         try:
-            store = await open_store(
-                self.settings.store,
-                durability=self.settings.durability,
-                clock=self._clock,
-                ids=self._ids,
-                access=self.settings.access,
-                timeout=self.settings.timeout_seconds,
-            )
+            store = await self._open_store()
         except BaseException:
             self._exit = None
             raise
@@ -127,6 +127,18 @@ class Stepwell(StartMethods, Operations, ScheduleMethods, DeadLetterMethods, Rep
         self._loop = asyncio.get_running_loop()
         self._was_open = True
         return self
+
+    async def _open_store(self) -> Store:
+        from stepwell_queue import open_store
+
+        return await open_store(
+            self.settings.store,
+            durability=self.settings.durability,
+            clock=self._clock,
+            ids=self._ids,
+            access=self.settings.access,
+            timeout=self.settings.timeout_seconds,
+        )
 
     async def __aexit__(
         self,

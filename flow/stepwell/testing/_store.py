@@ -1,0 +1,125 @@
+"""The store of the test kit: the embedded one, whose process may die after a certain commit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stepwell.testing._clock import NothingDue, VirtualClock
+from stepwell_queue.clock import Ids
+from stepwell_queue.contract import Ended, History, Query, RunFilter, RunInfo, Status
+from stepwell_queue.errors import RunNotFound
+from stepwell_queue.sqlite.apply import Batch, Outage
+from stepwell_queue.sqlite.files import open_files
+from stepwell_queue.sqlite.store import SqliteStore
+from stepwell_queue.sqlite.writer import Applied, Writer
+
+R = TypeVar("R")
+LEASE = 1000.0  # seconds of real time: no test waits for the end of one
+
+
+class MortalWriter(Writer):
+    """Counts commits; after the one that is the last, nothing is written and nobody hears of it."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer._connect, writer._context, writer._turn)
+        self.commits = 0
+        self.dead = False
+        self._dies_after: int | None = None
+        self._died: Callable[[], None] = lambda: None
+
+    def count_from_here(self, dies_after: int | None, died: Callable[[], None]) -> None:
+        self.commits, self._dies_after, self._died = 0, dies_after, died
+
+    def apply(self, batch: Batch) -> Applied:
+        if self.dead:
+            raise Outage("the process is dead")
+        applied = super().apply(batch)
+        self.commits += 1
+        if self.commits == self._dies_after:
+            self.dead = True
+            self._died()
+            raise Outage("the process is dead")
+        return applied
+
+
+class KitStore(SqliteStore):
+    """Lets time pass while somebody waits for the end of a run."""
+
+    virtual: VirtualClock
+    writer: MortalWriter
+    check: Callable[[], None]
+    """Raises what is known to be wrong with the code of a run that has ended."""
+    _reading = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being written or read."""
+        group = self._group
+        writing = bool(group._busy or group._scheduled or group._open)
+        return writing or self._reading > 0 or bool(self._hub._tasks)
+
+    def silence(self) -> None:
+        """Have it not say again and again that nothing can be written."""
+        self._group._delay = 1.0
+
+    async def wait_ended(self, id: str) -> Ended:
+        ended = asyncio.ensure_future(super().wait_ended(id))
+        with self.virtual.passing() as wait:
+            try:
+                some: set[asyncio.Future[Any]] = {ended, wait.over}
+                await asyncio.wait(some, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done():
+                    raise await self.for_nothing(id, wait.over.result())
+            finally:
+                ended.cancel()
+        self.check()
+        return ended.result()
+
+    async def for_nothing(self, id: str, why: str) -> Exception:
+        """Return what says why the end of a run cannot come."""
+        info = await super().info(id)
+        if info is None:
+            return RunNotFound(id)
+        status = Status(info.status).name.lower()
+        waits = f" and waits for {info.waiting}" if info.waiting else ""
+        return NothingDue(f"run {id!r} cannot end: {why}. It is {status}{waits}")
+
+    @contextlib.contextmanager
+    def _read(self) -> Generator[None, None, None]:
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+
+    async def info(self, id: str) -> RunInfo | None:
+        with self._read():
+            return await super().info(id)
+
+    async def list_runs(self, filter: RunFilter) -> list[RunInfo]:
+        with self._read():
+            return await super().list_runs(filter)
+
+    async def history(self, id: str) -> History | None:
+        with self._read():
+            return await super().history(id)
+
+    async def read(self, query: Query[R]) -> R:
+        with self._read():
+            return await super().read(query)
+
+
+async def open_kit_store(path: Path, clock: VirtualClock, ids: Ids) -> KitStore:
+    """Open a file as the embedded store does that survives the death of its process."""
+    files = await asyncio.to_thread(open_files, path, "process", clock, ids, LEASE, sqlite3.connect)
+    writer = await asyncio.to_thread(MortalWriter, files.writer)
+    await asyncio.to_thread(files.writer.stop)
+    store = KitStore(path, "process", files._replace(writer=writer))
+    store.virtual, store.writer = clock, writer
+    await store.join()
+    return store
