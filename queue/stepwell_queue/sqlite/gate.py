@@ -62,8 +62,8 @@ def refresh(tx: Tx) -> None:
     if not context.gates_stale:
         return
     context.gates = {
-        queue: Gate(_decode(settings), bool(paused), until, since)
-        for queue, paused, until, settings, since in tx.execute(_GATES).fetchall()
+        queue: Gate(_decode(settings), bool(paused), until, since, aged)
+        for queue, paused, until, settings, since, aged in tx.execute(_GATES).fetchall()
     }
     closed = tx.execute(_CLOSED).fetchall()
     context.closed = {target: queue for target, queue, _ in closed}

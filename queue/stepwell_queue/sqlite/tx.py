@@ -41,6 +41,7 @@ class Gate(NamedTuple):
     paused: bool
     until: float | None  # when the pause ends
     ageing_since: float | None
+    aged: int | None  # up to which run priorities are as they were when others aged
 
 
 class SessionState:

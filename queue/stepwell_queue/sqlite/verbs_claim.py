@@ -9,8 +9,9 @@ from typing import Any
 
 from stepwell_queue.contract import Claim, Claimed, ClaimResult, InboxRow, OpenOp, Record, Status
 from stepwell_queue.errors import RequestRefused
+from stepwell_queue.sqlite.ageing import go_on
 from stepwell_queue.sqlite.expiry import any_expired, expire, started
-from stepwell_queue.sqlite.gate import Passage, passage
+from stepwell_queue.sqlite.gate import Passage, passage, refresh
 from stepwell_queue.sqlite.leases import renew
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import SessionState, Tx
@@ -42,6 +43,9 @@ def promote(tx: Tx) -> None:
         tx.made_due(due)
     if context.opens_at != _FOREVER:
         tx.made_due(context.opens_at)
+    if context.gates_stale:
+        refresh(tx)
+    go_on(tx)
 
 
 def claim(tx: Tx, verb: Claim) -> ClaimResult:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stepwell_queue.contract import PauseQueue, PurgeQueue, QueueSettings, ResumeQueue, SetQueue
 from stepwell_queue.errors import RequestRefused
+from stepwell_queue.sqlite.ageing import drop as drop_ageing
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel
 from stepwell_queue.sqlite.tx import Tx
@@ -16,8 +17,7 @@ from stepwell_queue.sqlite.tx import Tx
 _ROW, _PUT, _PAUSE, _RESUME = (
     SQL["queue_row"], SQL["put_queue"], SQL["pause_queue"], SQL["resume_queue"],
 )  # fmt: skip
-_OPEN, _DROP_AGEING, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_ageing"], SQL["drop_buckets"]
-_FORGET_ASKED: Final = SQL["forget_asked"]
+_OPEN, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_buckets"]
 _UNCLAIMED: Final = SQL["unclaimed_in_queue"]
 MOST_PURGED: Final = 10_000
 _LARGEST: Final = 2**63 - 1
@@ -36,8 +36,7 @@ def set_queue(tx: Tx, verb: SetQueue) -> None:
     settings = verb.settings if verb.only is None else _changed(before, verb)
     if before.ageing != settings.ageing:
         if before.ageing is not None:
-            tx.execute(_DROP_AGEING, (verb.queue,))
-            tx.execute(_FORGET_ASKED, (verb.queue,))
+            drop_ageing(tx, verb.queue)
         since = None if settings.ageing is None else tx.now
     if (before.rate, before.key_rate) != (settings.rate, settings.key_rate):
         tx.execute(_DROP_BUCKETS, (verb.queue,))

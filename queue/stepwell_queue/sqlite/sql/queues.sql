@@ -1,5 +1,5 @@
 -- name: gates
-SELECT queue, paused, until, settings, ageing_since FROM queues
+SELECT queue, paused, until, settings, ageing_since, aged FROM queues
 
 -- name: closed_targets
 SELECT target, queue, special FROM targets WHERE open = 0
@@ -27,12 +27,24 @@ UPDATE targets SET special = 1, open = 0 WHERE target = ? AND special = 0
 
 -- name: drop_ageing
 UPDATE runs SET priority = (SELECT t.asked FROM terms t WHERE t.run = runs.run)
-WHERE target IN (SELECT target FROM targets WHERE queue = ?)
-    AND run IN (SELECT t.run FROM terms t WHERE t.asked IS NOT NULL)
+WHERE run IN (SELECT m.run FROM terms m WHERE m.run BETWEEN ? AND ? AND m.asked IS NOT NULL)
+    AND +target IN (SELECT target FROM targets WHERE queue = ?)
 
 -- name: forget_asked
-UPDATE terms SET asked = NULL WHERE asked IS NOT NULL
-    AND run IN (SELECT r.run FROM runs r JOIN targets t ON t.target = r.target WHERE t.queue = ?)
+UPDATE terms SET asked = NULL WHERE run BETWEEN ? AND ? AND asked IS NOT NULL
+    AND (SELECT t.queue FROM runs r JOIN targets t ON t.target = r.target WHERE r.run = terms.run) = ?
+
+-- name: next_terms
+SELECT count(*), min(run) FROM (SELECT run FROM terms WHERE run <= ? ORDER BY run DESC LIMIT ?)
+
+-- name: last_terms
+SELECT max(run) FROM terms
+
+-- name: put_aged
+UPDATE queues SET aged = ? WHERE queue = ?
+
+-- name: aged_queues
+SELECT queue, aged FROM queues WHERE aged IS NOT NULL
 
 -- name: unclaimed_in_queue
 SELECT r.run FROM targets t CROSS JOIN runs r ON r.target = t.target
