@@ -11,9 +11,11 @@ from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.contract import (
     Ask,
     CancelRun,
+    ImportRuns,
     KeptSince,
     NewRun,
     Prune,
+    RunCopy,
     SendSignal,
     Start,
     Started,
@@ -189,6 +191,14 @@ class Engine:
         if not isinstance(error, Exception):
             return RunFailed(id, type(error).__name__, str(error))
         return error
+
+    async def import_runs(self, copies: Sequence[RunCopy], *, actor: str, reason: str) -> None:
+        """Store copies of runs of another store, all or none.
+
+        Raises IdConflict, and ValueError if they are too many or too large.
+        """
+        now = self._clock.now()
+        await self.store.do(ImportRuns(copies, self._ids.run_id(), actor, reason, now))
 
     # --- housekeeping ---
 

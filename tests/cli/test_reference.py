@@ -42,7 +42,7 @@ def section(heading: str) -> str:
 
 def options(command: Any) -> set[str]:
     flags = {flag for one in command.params for flag in one.opts if one.param_type_name == "option"}
-    return flags - {"--help"}
+    return {flag for flag in flags if flag.startswith("--")} - {"--help"}
 
 
 def test_the_page_has_a_section_for_each_command_and_no_other() -> None:

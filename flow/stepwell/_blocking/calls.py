@@ -18,6 +18,7 @@ from stepwell._app.starts import WhenFull, sink_of, task_call, workflow_call
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._blocking.dead_letters import BlockingDeadLetters, BlockingReports
 from stepwell._blocking.handles import BlockingRun
+from stepwell._blocking.journals import BlockingJournals
 from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedules
 from stepwell._blocking.waiting import Work, wait_for
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _AT_ONCE = 100
 
 
-class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports):
+class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports, BlockingJournals):
     """The methods of an app whose event loop runs in another thread; they block, in any thread."""
 
     def __init__(self, app: Stepwell, loop: asyncio.AbstractEventLoop) -> None:

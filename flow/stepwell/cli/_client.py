@@ -16,15 +16,15 @@ from stepwell_queue.tcp.access import Address
 T = TypeVar("T")
 
 
-def in_store(store: str, work: Callable[[Stepwell], Awaitable[T]]) -> T:
-    """Open the store, do the work and close it; refuse a store that is not there."""
+def in_store(store: str, work: Callable[[Stepwell], Awaitable[T]], *, new: bool = False) -> T:
+    """Open the store, do the work and close it; refuse a store that is not there, unless `new`."""
 
     async def inside(found: str | Path) -> T:
         async with opened(Stepwell(found)) as app:
             return await work(app)
 
     with refusals():
-        return asyncio.run(inside(existing(store)))
+        return asyncio.run(inside(store_address(store) if new else existing(store)))
 
 
 @asynccontextmanager

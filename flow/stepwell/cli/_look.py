@@ -50,16 +50,19 @@ def _statuses(values: list[str] | None) -> list[str] | None:
     return values
 
 
+StatusOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--status",
+        callback=_statuses,
+        help=f"Only these; repeat for several: {', '.join(STATUSES)}.",
+    ),
+]
+
+
 def runs(
     store: StoreOption,
-    status: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--status",
-            callback=_statuses,
-            help=f"Only these; repeat for several: {', '.join(STATUSES)}.",
-        ),
-    ] = None,
+    status: StatusOption = None,
     name: Annotated[str | None, typer.Option(help="Only runs of this workflow or task.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only runs of this queue.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only children of the run of this id.")] = None,

@@ -11,6 +11,7 @@ import typer
 
 from stepwell.cli import (
     _dead_letters,
+    _journals,
     _look,
     _ping,
     _queues,
@@ -35,6 +36,7 @@ _worker.add_to(app)
 _start.add_to(app)
 _look.add_to(app)
 _reports.add_to(app)
+_journals.add_to(app)
 _steer.add_to(app)
 _dead_letters.add_to(app)
 _queues.add_to(app)

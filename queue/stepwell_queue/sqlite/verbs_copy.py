@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stepwell_queue.contract import ImportRuns, RunCopy, Status
+from stepwell_queue.contract import ImportRuns, InboxKind, RunCopy, Status
 from stepwell_queue.errors import IdConflict
 from stepwell_queue.sqlite.inserts import ARGS, VALUE
 from stepwell_queue.sqlite.statements import SQL
@@ -12,7 +12,7 @@ from stepwell_queue.sqlite.tx import INLINE, Tx
 
 _FIND, _AUDITED, _AUDIT = SQL["find_run"], SQL["audited"], SQL["audit"]
 _INSERT, _RECORD, _BLOB = SQL["insert_copy"], SQL["copy_record"], SQL["put_blob"]
-_OPEN, _TELL = SQL["open_op"], SQL["tell"]
+_OPEN, _TELL, _TELL_END = SQL["open_op"], SQL["tell"], SQL["copy_end"]
 _PAUSED: Final = int(Status.PAUSED)
 
 
@@ -79,13 +79,22 @@ def _insert(tx: Tx, verb: ImportRuns, copy: RunCopy, numbers: dict[str, int]) ->
             row = (run, op.path, op.kind, op.name, op.due, op.attempt, bytearray(op.value))
             tx.execute(_OPEN, row)
     for said in copy.inbox:
-        row = (run, said.kind, said.uid, said.name, said.path, said.status)
-        tx.execute(_TELL, (*row, bytearray(said.value), said.at))
+        told = (run, said.kind, said.uid, said.name, said.path, said.status)
+        tx.execute(_TELL, (*told, bytearray(said.value), said.at))
     for number, audit in enumerate(copy.audit):
         known = (run, f"{verb.uid}/{number}", audit.at, audit.action, audit.actor, audit.reason)
         tx.execute(_AUDIT, known)
     tx.execute(_AUDIT, (run, verb.uid, verb.at, "import", verb.actor, verb.reason))
+    if ended and parent is not None:
+        _tell_parent(tx, copy, parent)
     return run
+
+
+def _tell_parent(tx: Tx, copy: RunCopy, parent: int) -> None:
+    """Let the parent know of the end, unless it knew or had taken that where it was copied."""
+    id, path = copy.run.id, copy.parent_path or ""
+    end = (parent, int(InboxKind.CHILD_ENDED), id, id, path, copy.status, bytearray(copy.value))
+    tx.execute(_TELL_END, (*end, copy.ended or tx.now, path, parent, path, id, parent, id))
 
 
 def _inline(data: bytes) -> Any:
