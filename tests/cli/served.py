@@ -61,6 +61,11 @@ class Served:
     def port(self) -> int:
         return int(self.told["port"])
 
+    def logged(self, event: str) -> str:
+        """Wait until the server has logged this, and return the line."""
+        assert self.process.stderr is not None
+        return next(line for line in self.process.stderr if event in line)
+
     def stop(self, number: int) -> str:
         """Send a signal, wait until the server has ended, and return its log."""
         self.process.send_signal(number)
