@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Isolated (-I): the current folder is never on the import path.
-PYTEST := $(BIN)/python -Im pytest
+# Isolated (-I): the current folder is never on the import path. A file of tests stays in one process.
+JOBS ?= auto
+PYTEST := $(BIN)/python -Im pytest --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: demo test check format soak bench clean
 

@@ -24,18 +24,41 @@ async def opened(store: str, **settings: Any) -> object:
 @contextlib.asynccontextmanager
 async def answering(with_bytes: bytes) -> AsyncGenerator[str]:
     """Listen, answer whoever comes with the same bytes, and say nothing more."""
+    writers: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         writer.write(with_bytes)
         with contextlib.suppress(ConnectionError):
             await reader.read()  # until it hangs up
-        writer.close()
 
     listener = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
         yield f"tcp://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     finally:
         listener.close()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def hanging_up() -> AsyncGenerator[str]:
+    """Listen, and close whatever connection has sent a byte."""
+    over = asyncio.Event()
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)  # which is no TLS
+        writer.close()
+        over.set()
+
+    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    try:
+        yield f"tcp://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    finally:
+        listener.close()
+        await over.wait()
 
 
 async def nobody() -> object:
@@ -50,15 +73,8 @@ async def something_else() -> object:
 
 
 async def no_tls() -> object:
-    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(1)  # which is no TLS
-        writer.close()
-
-    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    try:
-        return await opened(f"tcp://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-    finally:
-        listener.close()
+    async with hanging_up() as address:
+        return await opened(address)
 
 
 async def wrong_token() -> object:
