@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stepwell_queue import RandomIds, StartMany
+from stepwell_queue import CancelRun, Finish, RandomIds, StartMany, Status, Terms
 from stepwell_queue.contract import QueueSettings, SetQueue
-from stepwell_queue.sqlite import ageing
+from stepwell_queue.sqlite import ageing, dependents
 from stepwell_queue.sqlite.store import SqliteStore, open_sqlite
 from tests.store.kit import TASK, Bench, ManualClock
 
@@ -63,4 +64,59 @@ async def test_ageing_that_is_set_anew_meanwhile_holds_for_what_comes_later(
     info = await bench.store.info("late")
     assert info is not None
     assert info.priority == 5
+    await bench.store.close()
+
+
+async def waiting(bench: Bench, count: int, **terms: Any) -> None:
+    await bench.start("first", identity=TASK)
+    after = Terms(after=["first"], **terms)
+    many = [bench.new(f"then-{number}", identity=TASK, terms=after) for number in range(count)]
+    await bench.store.do(StartMany(many))
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_those_who_wait_for_one_end_are_let_go_in_passes(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, crash: bool
+) -> None:
+    monkeypatch.setattr(dependents, "AT_ONCE", 10)
+    bench = await opened(path, clock)
+    await waiting(bench, 35)
+    first = await bench.claim_one(await bench.session())
+    await bench.store.do(Finish(first.run, 1, Status.COMPLETED, b"", clock.now()))
+    assert await bench.store.doctor() == []
+    if crash:
+        await bench.store.close()
+        bench = await opened(path, clock)
+    session = await bench.session()
+    claimed: set[str] = set()
+    more = True
+    while more:
+        found = await bench.claim(session, 100)
+        claimed.update(run.id for run in found.runs)
+        more = found.more
+    assert claimed == {f"then-{number}" for number in range(35)}
+    assert await bench.store.doctor() == []
+    await bench.store.close()
+
+
+@pytest.mark.parametrize("size", [10, 2000])
+async def test_those_who_fail_by_one_end_and_those_behind_them_fail_in_passes_without_a_worker(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(dependents, "AT_ONCE", 10)
+    bench = await opened(path, clock)
+    await waiting(bench, 35, failures=[b"f" * size])
+    behind = [
+        bench.new(f"behind-{number}", terms=Terms(after=[f"then-{number}"], failures=[b"behind"]))
+        for number in range(35)
+    ]
+    await bench.store.do(StartMany(behind))
+    await bench.store.do(CancelRun("first", "u", b"", clock.now()))
+    assert await bench.store.doctor() == []
+    for number in range(35):
+        ended = await bench.store.wait_ended(f"then-{number}")
+        assert (ended.status, ended.value) == (Status.FAILED, b"f" * size)
+        ended = await bench.store.wait_ended(f"behind-{number}")
+        assert (ended.status, ended.value) == (Status.FAILED, b"behind")
+    assert await bench.store.doctor() == []
     await bench.store.close()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from stepwell_queue.contract import Ended, Status
-from stepwell_queue.sqlite.dependents import give_up, release
+from stepwell_queue.sqlite.dependents import give_up, go_on, release
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import child_ended
 from stepwell_queue.sqlite.tx import Tx
@@ -23,7 +23,8 @@ _NEVER: Final = float("inf")
 def expire(tx: Tx) -> float:
     """End runs whose time to be started is over; answers when the next one's is, or infinity.
 
-    Where that has passed already there are more of them than one transaction should end.
+    Where that has passed already there is more to be done than one transaction should do: also of
+    what follows of other ends.
     """
     rows = tx.execute(_EXPIRED_RUNS, (tx.now, _AT_ONCE)).fetchall()
     if rows:
@@ -31,7 +32,7 @@ def expire(tx: Tx) -> float:
     for run, parent, status, fence in rows:
         if fence == 0 and status < _COMPLETED:
             _end(tx, run, parent, status)
-    first = tx.one(_NEXT)[0]
+    first = tx.now if go_on(tx) else tx.one(_NEXT)[0]
     tx.context.next_expiry = _NEVER if first is None else first
     if first is not None:
         tx.made_expiring(first)

@@ -29,6 +29,7 @@ FROM dependencies d JOIN runs r ON r.run = d.run WHERE d.needs NOT IN (SELECT ru
 UNION ALL
 SELECT r.id, 'waits for the end of run ' || n.id || ', which has ended without telling it'
 FROM dependencies d JOIN runs r ON r.run = d.run JOIN runs n ON n.run = d.needs WHERE n.status >= 10
+    AND NOT EXISTS (SELECT 1 FROM dependencies u WHERE u.run = 0 AND u.needs = d.needs)
 UNION ALL
 SELECT r.id, 'waits for the end of run ' || n.id || ', which does not know it'
 FROM dependencies d JOIN runs r ON r.run = d.run JOIN runs n ON n.run = d.needs
@@ -38,7 +39,7 @@ SELECT r.id, 'waits for the ends of runs, but is not scheduled' FROM dependencie
 JOIN runs r ON r.run = d.run WHERE r.status <> 0 OR r.due IS NOT NULL
 UNION ALL
 SELECT NULL, 'a dependency of run #' || run || ', which is gone' FROM dependencies
-WHERE run NOT IN (SELECT run FROM runs)
+WHERE run > 0 AND run NOT IN (SELECT run FROM runs)
 LIMIT 100
 
 -- name: doctor_gate

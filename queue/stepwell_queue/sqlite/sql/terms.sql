@@ -97,23 +97,48 @@ WITH RECURSIVE waits (run) AS (
 SELECT 1 FROM waits WHERE run = ? LIMIT 1
 
 -- name: dependents
-SELECT run, anyhow, failure FROM dependencies WHERE needs = ? ORDER BY dependency
+SELECT run, anyhow, failure FROM dependencies WHERE needs = ? AND run > 0 ORDER BY dependency LIMIT ?
 
--- name: drop_dependency
-DELETE FROM dependencies WHERE run = ? AND needs = ?
+-- name: put_untold_end
+-- a dependency of run 0: an end that not all have been told yet who wait for it; `anyhow`: how it ended
+INSERT INTO dependencies (run, needs, anyhow, failure) VALUES (0, ?, ?, x'')
+ON CONFLICT (run, needs) DO UPDATE SET anyhow = excluded.anyhow
+
+-- name: untold_ends
+SELECT needs, anyhow FROM dependencies WHERE run = 0 LIMIT 1
+
+-- name: drop_untold_end
+DELETE FROM dependencies WHERE run = 0 AND needs = ?
+
+-- name: drop_some_dependencies
+DELETE FROM dependencies WHERE needs = ? AND run IN (SELECT value FROM json_each(?))
+
+-- name: drop_dependencies_of
+DELETE FROM dependencies WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: which_are_awaited
+SELECT value FROM json_each(?) f WHERE EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = f.value)
 
 -- name: drop_dependencies
 DELETE FROM dependencies WHERE run = ?
 
--- name: let_start
+-- name: let_some_start
 UPDATE runs SET status = CASE WHEN scheduled > ? THEN 0 ELSE 1 END,
     due = CASE WHEN scheduled > ? THEN scheduled END, waiting = '', updated = ?
-WHERE run = ? AND status = 0 AND fence = 0 AND due IS NULL
+WHERE run IN (SELECT value FROM json_each(?)) AND status = 0 AND fence = 0 AND due IS NULL
+    AND NOT EXISTS (SELECT 1 FROM dependencies d WHERE d.run = runs.run)
 RETURNING target, due
 
 -- name: fail_waiting
 UPDATE runs SET status = 11, value = ?, ended = ?, updated = ?, waiting = ''
 WHERE run = ? AND status = 0 AND fence = 0 AND due IS NULL
+
+-- name: fail_some_waiting
+UPDATE runs SET status = 11, value = (SELECT CASE WHEN length(d.failure) <= ? THEN d.failure END
+        FROM dependencies d WHERE d.run = runs.run AND d.needs = ?),
+    ended = ?, updated = ?, waiting = ''
+WHERE run IN (SELECT value FROM json_each(?)) AND status = 0 AND fence = 0 AND due IS NULL
+RETURNING run
 
 -- name: finish_awaited
 UPDATE runs SET status = ?, value = ?, ended = ?, updated = ?, worker = NULL, rollback = ?,
