@@ -21,6 +21,7 @@ from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
 from stepwell._children import ChildRun
 from stepwell._decorated import Step, Task, Workflow
 from stepwell._decorators import step, task, workflow
+from stepwell._evolution import patched
 from stepwell._log import Logger, get_logger
 from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
 from stepwell._queues import Queue, QueueChanges, Rate
@@ -178,6 +179,7 @@ __all__ = [
     "is_replaying",
     "now",
     "parallel",
+    "patched",
     "race",
     "random",
     "run",

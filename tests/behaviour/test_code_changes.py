@@ -19,6 +19,7 @@ from stepwell import (
     Workflow,
     compensate,
     parallel,
+    patched,
     race,
     sleep,
     step,
@@ -176,6 +177,35 @@ async def test_a_stuck_run_is_resumed_by_code_that_fits(app: Stepwell) -> None:
     async with app.worker():
         assert await run.result(timeout=LONG) == "original 1"
     assert stage.done == ["a", "b"]
+
+
+async def with_a_patch() -> str:
+    compensate(undo())
+    await a()
+    if patched("x for b"):
+        await x()
+    else:
+        await b()
+    value = await wait_for_signal(go)
+    await sleep(0)
+    return f"patched {value}"
+
+
+async def test_old_runs_go_the_old_way_and_new_ones_the_new_way(app: Stepwell) -> None:
+    await parked(app, original)
+    changed = deploy(with_a_patch)
+    async with app.worker() as worker:
+        await app.start(changed(), id="new")
+        await worker.drain()
+    assert stage.done == ["a", "b", "a", "x"]
+    async with app.worker():  # which replays both
+        for id in ("run", "new"):
+            await app.signal(id, go, 1)
+            assert await app.get(id).result(timeout=LONG) == "patched 1"
+    assert stage.done == ["a", "b", "a", "x"]
+    markers = [event.name for event in (await app.history("new")).events if event.kind == "marker"]
+    assert markers == ["x for b"]
+    assert "marker" not in [event.kind for event in (await app.history("run")).events]
 
 
 async def test_a_stuck_run_is_tried_once_by_a_worker_and_not_over_and_over(app: Stepwell) -> None:

@@ -17,8 +17,9 @@ from msgspec import msgpack
 from stepwell_queue.contract import History, Record, RecordKind, Rollback, Status
 from stepwell_runtime.core.branch import CallOp, Op, OpState
 from stepwell_runtime.core.guard import GuardLoop
+from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.launch import decode_arguments, decode_each
-from tests.property.shapes import START, Broken, held, shaped
+from tests.property.shapes import PATCHES, START, Broken, held, shaped
 from tests.property.world import Scenario, codec
 from tests.replay.asked import Events, Watched
 
@@ -64,6 +65,7 @@ class Replay:
             context=Context(),
             guard=GuardLoop(),
         )
+        self.execution.replaying, self.execution.marks = True, marks_in(self.history.journal)
         self.signals = 0
 
     def check(self) -> Events:
@@ -119,6 +121,8 @@ class Replay:
         elif kind == RecordKind.FAILURE:
             assert self.execution.wants_rollback
             assert not self.execution.rolling_back
+        elif kind == RecordKind.MARK:
+            assert record.name in PATCHES
         elif kind in (RecordKind.REOPEN, RecordKind.ROLL_BACK):
             words = {send.what for send in self.scenario.sends if START + send.after <= record.at}
             assert record.name in words

@@ -20,6 +20,7 @@ from stepwell import (
     compensate,
     current_step,
     parallel,
+    patched,
     race,
     random,
     sleep,
@@ -221,6 +222,11 @@ async def _undo(node: Node, trace: Trace) -> None:
         undo.discard()
 
 
+async def _patched(node: Node, trace: Trace) -> Any:
+    new = patched(node["id"])
+    return await perform(node["nodes"][0 if new else 1], trace)
+
+
 async def _chance(node: Node, trace: Trace) -> Any:
     return [random().random(), str(uuid4())]
 
@@ -257,6 +263,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
     "stubborn": _stubborn,
     "fork": _fork,
     "undo": _undo,
+    "patched": _patched,
     "chance": _chance,
     "child": _child,
     "held child": _held_child,
@@ -277,6 +284,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
 SECONDS = st.integers(1, 4).map(float)
 LABELS = st.sampled_from("abcdefgh")
 SIGNALS = ("red", "green")
+PATCHES = ("first", "second")
 
 
 START = 1_000_000.0
@@ -389,4 +397,12 @@ def shapes() -> st.SearchStrategy[Node]:
         "detached", node=_tree(endless=False), between=_tree(endless=True), joined=st.booleans()
     )
     leaves = st.one_of([*_leaves(endless=True), *_slow_leaves(), child, child, detached])
-    return st.recursive(leaves, lambda nodes: st.one_of(_inner(nodes)), max_leaves=10)
+    return st.recursive(
+        leaves, lambda nodes: st.one_of([*_inner(nodes), _fork_at_patch(nodes)]), max_leaves=10
+    )
+
+
+def _fork_at_patch(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    """A run that was killed before its marker was durable goes another way than without that."""
+    ways = st.lists(nodes, min_size=2, max_size=2)
+    return of_kind("patched", id=st.sampled_from(PATCHES), nodes=ways)

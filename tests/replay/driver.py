@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.branch import CallOp, Op
 from stepwell_runtime.core.execution import Execution, Outcome
 from stepwell_runtime.core.guard import GuardLoop
+from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.errors import NotDurable
 from tests.replay.asked import Events, Watched
 
@@ -38,12 +39,17 @@ class Facts:
 class Driven:
     """One run of workflow code, from its first line; `journal` is what was delivered so far."""
 
-    def __init__(self, code: Code, *args: Any, seed: str = "run/1/0") -> None:
+    def __init__(
+        self, code: Code, *args: Any, seed: str = "run/1/0", before: Sequence[Record] | None = None
+    ) -> None:
+        """`before`: the journal that will be delivered again."""
         self._code, self._args, self._seed = code, args, seed
         self.journal: list[Record] = []
         self.now = START
         self._replays: list[Driven] = []
         self.execution: Execution = self._execution()
+        if before is not None:
+            self.execution.replaying, self.execution.marks = True, marks_in(before)
         self.execution.begin()
 
     def _execution(self) -> Watched:
@@ -59,10 +65,11 @@ class Driven:
 
     def replayed(self, code: Code | None = None) -> Driven:
         """Return a fresh run, of the same code or of `code`, with the same journal delivered."""
-        again = Driven(code or self._code, *self._args, seed=self._seed)
+        again = Driven(code or self._code, *self._args, seed=self._seed, before=self.journal)
         self._replays.append(again)
         for record in self.journal:
             again.deliver(record)
+        again.execution.replaying = False
         return again
 
     # --- what a test looks at ---
@@ -155,6 +162,14 @@ class Driven:
 
     def cancel(self, name: str = "cancel") -> None:
         self.say(RecordKind.CANCEL, "", name, codec.encode("why", "a reason"))
+
+    def marks(self) -> list[str]:
+        """Journal the markers of the patches that the code has come to, and return their ids."""
+        marks = self.execution.marks
+        unwritten = [] if marks is None else marks.take_unwritten()
+        for id in unwritten:
+            self.say(RecordKind.MARK, "", id)
+        return unwritten
 
     def roll_back(self) -> None:
         """Journal the failure that begins the rollback."""

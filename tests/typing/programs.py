@@ -48,6 +48,7 @@ from stepwell import (
     current_step,
     now,
     parallel,
+    patched,
     race,
     schedule,
     sleep,
@@ -220,6 +221,8 @@ async def approval(person: str) -> Answer:
                 assert_type(nothing, None)
                 assert_type(await remind(person), datetime)
     await sleep_until(until)
+    assert_type(patched("new"), bool)
+    assert_type(patched("new", retired=True), bool)
     fallback = await wait_for_signal(answer, timeout=1, default=0)
     assert_type(fallback, Answer | int)
     try:

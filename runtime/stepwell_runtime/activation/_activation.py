@@ -69,6 +69,7 @@ class Activation:
         "journal",
         "never_hold",
         "parent",
+        "pausing",
         "retry",
         "run",
         "seed",
@@ -96,6 +97,7 @@ class Activation:
         self._blocked = 0.0  # seconds of a turn that was too long
         self._concluding = False
         self._defect: Exception | None = None
+        self.pausing = False  # begin nothing that is not stored yet
         self.never_hold = False  # told to roll back, or to end: no retry can help
         self.retry: InboxRow | None = None
 
@@ -293,6 +295,12 @@ class Activation:
             self.steps.unqueue(work)
         self.safely(_nothing)
 
+    def pause(self) -> None:
+        """Hand the run back as `leave` does; beside steps, nothing else begins either."""
+        self.pausing = self.steps.leaving = True
+        for work in self.works.values():
+            self.steps.unqueue(work)
+
     def hand_back(self) -> None:
         """Stop what still runs, which no longer counts, and let another worker begin anew."""
         for work in self.works.values():
@@ -348,8 +356,13 @@ class Activation:
             return
         if execution.withdrawn:
             self._withdraw(execution)
+        if (talk := execution.said) is not None:
+            self.journal.say(talk.take())
+        marks = execution.marks
+        if marks is not None and marks.unwritten:
+            self.journal.mark(marks.take_unwritten())
         opened = execution.opened
-        if opened:
+        if opened and (marks is None or not marks.pending):
             execution.opened = []
             for op in opened:
                 if op.state is OPEN and op.kind == "step" and isinstance(op, CallOp):
@@ -386,6 +399,8 @@ class Activation:
             self.forget(work)
         elif kind == "step":
             self.steps.begin(work)
+        elif self.pausing and not work.row:
+            pass  # the code asks again when the run is resumed
         elif kind in ("child", "remote", "start"):
             self._its_children().begin(work)
         elif work.due is not None:
@@ -430,7 +445,9 @@ class Activation:
 
     def _rest(self, execution: Execution) -> None:
         """Nothing runs and nothing is on its way: reopen, conclude, hand back, or park."""
-        if self.retry is not None:
+        if self.journal.has_notes:
+            self.journal.append(())  # what it has said stands before its end, or its wait
+        elif self.retry is not None:
             if self.journal.has_changes:
                 self.journal.append(())
             else:

@@ -8,6 +8,7 @@ from stepwell_queue.contract import Claimed, Finish, Status
 from stepwell_runtime.activation._facts import facts_of
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.execution import Execution
+from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.errors import DeadlineExceeded, WorkerCrashed
 from stepwell_runtime.launch import decode_arguments
 
@@ -57,4 +58,6 @@ def enter(activation: Activation, claimed: Claimed) -> Execution | None:
         guard=worker.guard,
     )
     execution.replaying = claimed.fence > 1
+    if claimed.journal:
+        execution.marks = marks_in(claimed.journal)
     return execution

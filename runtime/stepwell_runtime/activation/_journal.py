@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stepwell_queue.contract import Append, NewRun, OpenOp, Park, Record, RecordKind, Verb
+from stepwell_queue.contract import Append, NewRun, Note, OpenOp, Park, Record, RecordKind, Verb
+from stepwell_runtime.activation._work import LARGE_WRITE
 from stepwell_runtime.core.branch import CallOp
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class JournalWriter:
         "_clock",
         "_closed",
         "_committed",
+        "_notes",
         "_opened",
         "_store",
         "fence",
@@ -52,6 +54,7 @@ class JournalWriter:
         self._opened: list[OpenOp] | None = None
         self._closed: list[str] | None = None
         self._cancels: list[str] | None = None
+        self._notes: list[Note] | None = None
 
     def record(self, kind: RecordKind, path: str, name: str, value: bytes = b"") -> Record:
         """Return the next record, which must be appended at once."""
@@ -80,6 +83,29 @@ class JournalWriter:
         if self._cancels is None:
             self._cancels = []
         self._cancels.append(id)
+
+    def say(self, notes: Sequence[Note]) -> None:
+        """Have what the code has said written."""
+        self.has_changes = True
+        self._notes = [*(self._notes or ()), *notes]
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether something was said that is not on its way, which only Append says."""
+        return bool(self._notes)
+
+    def _take_notes(self) -> Sequence[Note]:
+        """Return what goes with one write; the rest of it stays, for the next."""
+        notes, self._notes = self._notes, None
+        if not notes:
+            return ()
+        size = 0
+        for count, note in enumerate(notes):
+            size += len(note.value)
+            if size > LARGE_WRITE and count:
+                self._notes, self.has_changes = notes[count:], True
+                return notes[:count]
+        return notes
 
     @property
     def has_cancels(self) -> bool:
@@ -117,12 +143,17 @@ class JournalWriter:
             closed = [*more_closed, *closed]
             length = None if records else self.next_seq
             verb = Append(
-                self.run, self.fence, records, closed, opened, absorbed, (), cancels, phase, length
-            )
+                self.run, self.fence, records, closed, opened, absorbed, (), cancels, phase, length,
+                self._take_notes(),
+            )  # fmt: skip
         else:
             verb = Append(self.run, self.fence, records, closed, (), absorbed, (), (), phase)
         self.in_flight += 1
         self._store.submit(verb, partial(self._appended, records))
+
+    def mark(self, ids: Sequence[str]) -> None:
+        """Write the markers of patches."""
+        self.append([self.record(RecordKind.MARK, "", id) for id in ids])
 
     def append_step(
         self, kind: int, op: CallOp, value: bytes, attempt: int, started: float, row: bool
@@ -166,7 +197,7 @@ class JournalWriter:
     def drop_opened(self, paths: Collection[str]) -> None:
         """Forget rows that were gathered but must not be written."""
         self._opened = [row for row in self._opened or () if row.path not in paths]
-        self.has_changes = bool(self._opened or self._closed or self._cancels)
+        self.has_changes = bool(self._opened or self._closed or self._cancels or self._notes)
 
     def park(self, due: float | None, waiting: str, answered: Answered) -> None:
         opened, closed, _ = self._take_changes()

@@ -132,6 +132,12 @@ class Branch:
             self._uuids = random.Random(f"{self.execution.seed}/{self.prefix}/uuid")
         return uuid.UUID(int=self._uuids.getrandbits(128), version=4)
 
+    def patched(self, id: str, *, retired: bool) -> bool:
+        return self.execution.patched(id, retired=retired)
+
+    def say(self, kind: int, name: str, value: object) -> None:
+        self.execution.talk().say(kind, name, value)
+
     def compensate(self, call: CallCommand) -> UndoEntry:
         return self.execution.register_undo(call)
 

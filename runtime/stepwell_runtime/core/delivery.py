@@ -29,10 +29,14 @@ def deliver_to_run(execution: Execution, record: Record) -> None:
         _deliver_signal(execution, record)
     elif kind == _FAILURE:
         begin_rollback(execution, record)
+    elif kind == RecordKind.QUESTION:
+        execution.talk().arrive(record)
     elif kind == RecordKind.CANCEL:
         _deliver_cancel(execution, record)
     elif kind == RecordKind.REOPEN:
         rerun_failed_undos(execution, record)
+    elif kind == RecordKind.MARK:
+        execution.marked(record.name)
     elif kind != RecordKind.ROLL_BACK:
         _deliver_detached(execution, record)
 

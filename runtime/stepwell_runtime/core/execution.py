@@ -31,6 +31,7 @@ from stepwell_runtime.core.discard import close_all, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
+from stepwell_runtime.core.marks import Marks
 from stepwell_runtime.core.outcomes import (
     FITTING,
     RETURNED,
@@ -48,6 +49,7 @@ from stepwell_runtime.core.outcomes import (
 )
 from stepwell_runtime.core.outcomes import Outcome as Outcome
 from stepwell_runtime.core.rollback import register_own_undo
+from stepwell_runtime.core.talking import Talk
 from stepwell_runtime.core.undo import Undo, UndoStack
 from stepwell_runtime.definitions import StepDefinition
 from stepwell_runtime.errors import Cancelled, Diverged, NotDurable
@@ -68,6 +70,7 @@ class Execution:
         "_ready",
         "_refused",
         "_signals",
+        "_talk",
         "_undo_stack",
         "cancel_name",
         "cancel_reason",
@@ -80,6 +83,7 @@ class Execution:
         "live",
         "main",
         "main_outcome",
+        "marks",
         "now",
         "opened",
         "ops",
@@ -128,10 +132,12 @@ class Execution:
         self._ready: deque[tuple[Branch, Any, BaseException | None]] | None = None
         self._signals: Signals | None = None
         self._detached: DetachedChildren | None = None
+        self._talk: Talk | None = None
         self._failures: deque[tuple[int, BaseException]] | None = None
         self.cancel_name: str | None = None  # "cancel" or "deadline"
         self.cancel_reason = b""
         self.main_outcome: Outcome | None = None
+        self.marks: Marks | None = None  # those of its journal, and made for the first one
         self.swallowed = 0
         self._refused = 0
         self.generators: list[AsyncGenerator[Any, Any]] | None = None
@@ -210,7 +216,15 @@ class Execution:
 
     @property
     def unread_signals(self) -> int:
-        return 0 if self._signals is None else self._signals.unread
+        talk = self._talk
+        unread = 0 if self._signals is None else self._signals.unread
+        return unread if talk is None else unread + talk.unread
+
+    @property
+    def said(self) -> Talk | None:
+        """What the code has said and nobody has written, if there is any."""
+        talk = self._talk
+        return talk if talk is not None and talk.pending else None
 
     def waits_for(self) -> list[Op]:
         return list(self.ops.values())
@@ -286,6 +300,11 @@ class Execution:
             self._signals = Signals()
         return self._signals
 
+    def talk(self) -> Talk:
+        if self._talk is None:
+            self._talk = Talk(self)
+        return self._talk
+
     def detached(self) -> DetachedChildren:
         if self._detached is None:
             self._detached = DetachedChildren()
@@ -307,6 +326,18 @@ class Execution:
         if self.rolling_back:
             return Undo(self.codec, call, 0)
         return self.undo_stack().register(self.codec, call)
+
+    def patched(self, id: str, *, retired: bool) -> bool:
+        """Whether the code goes the new way at this patch."""
+        if self.marks is None:
+            self.marks = Marks()
+        return self.marks.answer(id, replaying=self.replaying, retired=retired)
+
+    def marked(self, id: str) -> None:
+        """The marker of a patch is durable."""
+        if self.marks is None:
+            self.marks = Marks()
+        self.marks.written(id)
 
     def undo_stack(self) -> UndoStack:
         if self._undo_stack is None:
@@ -500,4 +531,4 @@ class Execution:
         They hold the frames that they went through, which hold this: cycles, all of them.
         """
         self._failures = self.outcome = self.main_outcome = self.stuck = None
-        self._undo_stack = None
+        self._undo_stack = self._talk = None
