@@ -26,11 +26,11 @@ from stepwell_runtime.activation._children import Children
 from stepwell_runtime.activation._entering import enter
 from stepwell_runtime.activation._inbox import Inbox
 from stepwell_runtime.activation._journal import JournalWriter
+from stepwell_runtime.activation._replaying import misfit, seed_of, standing
 from stepwell_runtime.activation._steps import LocalSteps, in_order
 from stepwell_runtime.activation._timers import Timers, fire_due
 from stepwell_runtime.activation._work import (
     RECORDED,
-    ROW_KIND,
     RUNNING,
     AnyWork,
     Work,
@@ -40,7 +40,6 @@ from stepwell_runtime.activation._work import (
 from stepwell_runtime.core.branch import ENDED, OPEN, CallOp
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.definitions import WorkflowDefinition
-from stepwell_runtime.errors import Diverged
 from stepwell_runtime.lag import WORKFLOW_TURN, clock, workflow_blocked
 from stepwell_runtime.log import log
 
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from stepwell_runtime.worker import Worker
 
 _encode_seqs = msgspec.msgpack.Encoder().encode
-_decode_seqs = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class Activation:
@@ -82,7 +80,7 @@ class Activation:
     def __init__(self, worker: Worker, claimed: Claimed, definition: WorkflowDefinition) -> None:
         self.worker, self.definition = worker, definition
         self.run, self.id, self.parent = claimed.run, claimed.id, claimed.parent
-        self.seed = f"{claimed.id}/{claimed.nonce}/{claimed.generation}"
+        self.seed = seed_of(claimed)
         self.execution: Execution | None = None
         self.works: dict[str, AnyWork] = {}
         self.ended = False
@@ -151,13 +149,7 @@ class Activation:
             self._take_up(execution, claimed)
 
     def _deliver_again(self, execution: Execution, journal: Sequence[Record]) -> None:
-        voided: set[int] = set()
-        for record in journal:
-            if record.kind == RecordKind.REOPEN and record.name == "retry":
-                voided.update(_decode_seqs(record.value))
-        for record in journal:
-            if record.seq in voided:
-                continue
+        for record in standing(journal):
             if record.kind == RecordKind.CANCEL:
                 self.never_hold = True
                 if record.name == "deadline":
@@ -195,22 +187,19 @@ class Activation:
 
     def _take_up_row(self, execution: Execution, row: OpenOp) -> None:
         work = self.works.get(row.path)
-        recorded = f"an open {row.kind} {row.name!r}"
+        execution.stuck = misfit(execution, None if work is None else work.op, row)
+        if execution.stuck is not None:
+            return
         if work is not None:
-            if ROW_KIND.get(work.op.kind) != row.kind or work.op.name != row.name:
-                execution.stuck = Diverged(row.path, recorded, f"{work.op.kind} {work.op.name!r}")
-                return
             work.row, work.due = True, row.due
             if row.kind == "retry":
                 work.failures, work.error = row.attempt, row.value
             elif row.kind in ("child", "remote"):
                 work.child_id = row.value.decode()
-        elif execution.was_asked(row.path):
+        else:
             self.journal.close(row.path)
             if row.kind in ("child", "remote"):
                 self.journal.cancel_child(row.value.decode())
-        else:
-            execution.stuck = Diverged(row.path, recorded, "nothing there")
 
     # --- what comes from outside ---
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepwell_queue.contract import Claimed, Finish, Status
-from stepwell_runtime.activation._facts import facts_of
+from stepwell_runtime.activation._replaying import execution_of
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.errors import DeadlineExceeded, WorkerCrashed
-from stepwell_runtime.launch import decode_arguments
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
@@ -41,23 +40,14 @@ def enter(activation: Activation, claimed: Claimed) -> Execution | None:
             )
         )
         return None
+    codec, context, trusted = worker.codec, worker.context.copy(), worker.trusts_clients
     try:
-        args, kwargs = decode_arguments(
-            worker.codec, definition, claimed.args, trusted=worker.trusts_clients
+        execution = execution_of(
+            claimed, definition, codec, context, worker.guard, trusted=trusted
         )
     except DecodingError as misfit:
         activation.settle(Status.STUCK, misfit)
         return None
-    execution = Execution(
-        lambda: definition.fn(*args, **kwargs),
-        facts_of(claimed),
-        seed=activation.seed,
-        now=claimed.created if claimed.due is None else max(claimed.created, claimed.due),
-        codec=worker.codec,
-        context=worker.context.copy(),
-        guard=worker.guard,
-    )
-    execution.replaying = claimed.fence > 1
     if claimed.journal:
         execution.marks = marks_in(claimed.journal)
     return execution
