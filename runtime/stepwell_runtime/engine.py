@@ -127,6 +127,10 @@ class Engine:
     # --- talking to a run ---
 
     async def signal(self, id: str, name: str, value: object) -> None:
+    def uid(self) -> str:
+        """Make a name for a change, by which the store knows it when it is said again."""
+        return self._ids.run_id()
+
         """Store a signal for a run. Raises RunNotFound, RunEnded, SerializationError."""
         data = self.codec.encode(value, f"signal {name!r}")
         await self.store.do(SendSignal(id, self._ids.run_id(), name, data, self._clock.now()))

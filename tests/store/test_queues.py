@@ -31,6 +31,7 @@ from stepwell_queue.contract import (
     SetQueue,
     Terms,
 )
+from stepwell_queue.sqlite.verbs_queue import REMEMBERED
 from tests.store.fleet import peers
 from tests.store.kit import TASK, Bench, ManualClock, open_bench
 
@@ -173,6 +174,38 @@ async def test_each_verb_may_be_said_twice(bench: Bench) -> None:
     purge = PurgeQueue("mail", 2, b"reason", bench.clock.now())
     # It goes on with what is left: whoever repeats it wants the queue empty.
     assert [await bench.store.do(purge) for _ in range(3)] == [2, 1, 0]
+
+
+async def test_a_change_that_is_said_again_takes_nothing_back_that_others_have_said_since(
+    bench: Bench,
+) -> None:
+    do = bench.store.do
+    said: list[Verb[Any]] = [
+        ResumeQueue("mail", "a"),
+        SetQueue("mail", QueueSettings(limit=1), None, ["limit"], "b"),
+        PauseQueue("mail", None, "first", "c"),
+        ResumeQueue("mail", "d"),
+        SetQueue("mail", QueueSettings(limit=2), None, ["limit"], "e"),
+        PauseQueue("mail", 9e9, "second", "f"),
+    ]
+    for verb in said:
+        assert await do(verb) is None
+    after = await row(bench)
+    assert (after.settings.limit, after.reason) == (2, "second")
+    for verb in said:
+        assert await do(verb) is None
+        assert await row(bench) == after
+    await do(ResumeQueue("mail", "g"))
+    assert not (await row(bench)).paused
+
+
+async def test_a_queue_remembers_so_many_changes_and_no_more(bench: Bench) -> None:
+    for number in range(REMEMBERED + 1):
+        await bench.store.do(PauseQueue("mail", None, f"{number}", f"uid-{number}"))
+    await bench.store.do(PauseQueue("mail", None, "again", "uid-1"))
+    assert (await row(bench)).reason == f"{REMEMBERED}"
+    await bench.store.do(PauseQueue("mail", None, "again", "uid-0"))
+    assert (await row(bench)).reason == "again"
 
 
 # --- several processes ---

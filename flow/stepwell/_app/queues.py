@@ -98,11 +98,11 @@ class QueueHandle:
                 f"until={until} has passed, so queue {self.name!r} would not be paused: give a "
                 "later moment, or none and resume() it yourself"
             )
-        await store.do(PauseQueue(self.name, end, _reason(reason)))
+        await store.do(PauseQueue(self.name, end, _reason(reason), self._app.engine.uid()))
 
     async def resume(self) -> None:
         """End a pause; without one, nothing changes."""
-        await self._store.do(ResumeQueue(self.name))
+        await self._store.do(ResumeQueue(self.name, self._app.engine.uid()))
 
     async def drain(self, *, timeout: Seconds | None = None, reason: str = "") -> None:
         """Pause it, and wait until nothing of it is running; it stays paused.
@@ -158,7 +158,8 @@ class QueueHandle:
         code changes.
         """
         settings, only = changed_settings(self.name, changes)
-        await self._store.do(SetQueue(self.name, settings, None, only))
+        uid = self._app.engine.uid()
+        await self._store.do(SetQueue(self.name, settings, None, only, uid))
 
     async def info(self) -> QueueInfo:
         """Return the queue as it stands. It reads all runs of the store."""

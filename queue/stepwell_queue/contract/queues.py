@@ -43,36 +43,42 @@ class SetQueue(Verb[None], frozen=True, array_like=True, tag=64, gc=False):
     """Set what holds for a queue.
 
     `declared`: a digest of the declaration in code; the same as the last one changes nothing, since
-    what was set after it counts. None: it is no declaration, and counts. Raises RequestRefused.
+    what was set after it counts. None: it is no declaration, and counts. `uid`: the same again,
+    among the last 32 of the queue, changes nothing; "" = it counts each time. Raises
+    RequestRefused.
     """
 
     queue: str
     settings: QueueSettings
     declared: str | None = None
     only: Sequence[str] | None = None  # the settings to change, by name; None = all of them
+    uid: str = ""
 
 
 class PauseQueue(Verb[None], frozen=True, array_like=True, tag=65, gc=False):
     """Have nothing of this queue claimed any more, until it is resumed or `until` (None: for ever).
 
-    What is running goes on.
+    What is running goes on. `uid` as in SetQueue.
     """
 
     queue: str
     until: Time | None
     reason: str = ""
+    uid: str = ""
 
 
 class ResumeQueue(Verb[None], frozen=True, array_like=True, tag=66, gc=False):
-    """Take a pause back; one that is not there is none."""
+    """Take a pause back; one that is not there is none. `uid` as in SetQueue."""
 
     queue: str
+    uid: str = ""
 
 
 class PurgeQueue(Verb[int], frozen=True, array_like=True, tag=67, gc=False):
     """Cancel at most `limit` runs of the queue that nobody has claimed yet; answers how many.
 
-    In no particular order. Said again it goes on with those that are left.
+    In no particular order. Said again it is carried out again: it goes on with those that are
+    there then, and answers how many these are.
     """
 
     queue: str

@@ -24,7 +24,9 @@ class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True, gc=False):
 
     While the store is unavailable, what clients say fails, and what workers say is kept and said
     again until it is stored. Any verb may be said twice, since its answer may get lost on the way:
-    the second time it changes nothing and is answered as before. `tag` is its number on the wire.
+    the second time it changes nothing and is answered as before. Those that take as much as there
+    is (Claim, Prune, PurgeQueue) are carried out again, and so is what says how a schedule is to
+    be. `tag` is its number on the wire.
     """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import msgspec
@@ -17,9 +18,12 @@ from stepwell_queue.sqlite.tx import Tx
 _ROW, _PUT, _PAUSE, _RESUME = (
     SQL["queue_row"], SQL["put_queue"], SQL["pause_queue"], SQL["resume_queue"],
 )  # fmt: skip
+_HEARD, _NOTE_HEARD = SQL["heard_of_queue"], SQL["note_heard"]
 _OPEN, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_buckets"]
 _UNCLAIMED: Final = SQL["unclaimed_in_queue"]
 MOST_PURGED: Final = 10_000
+REMEMBERED: Final = 32
+"""How many of the last changes of a queue are known when they are said again."""
 _LARGEST: Final = 2**63 - 1
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -28,6 +32,8 @@ _decode: Final = msgspec.json.Decoder(QueueSettings).decode
 
 def set_queue(tx: Tx, verb: SetQueue) -> None:
     _refuse_absurd(verb)
+    if _is_heard(tx, verb):
+        return
     row = tx.one(_ROW, (verb.queue,))
     paused, stored, declared, since = row or (0, "{}", "", None)
     if verb.declared is not None and verb.declared == declared:
@@ -45,18 +51,32 @@ def set_queue(tx: Tx, verb: SetQueue) -> None:
     _set_targets(tx, verb.queue, is_open=not (paused or settings.gated))
 
 
+def _is_heard(tx: Tx, verb: SetQueue | PauseQueue | ResumeQueue) -> bool:
+    """Whether this change was made before: it must not undo what others have said since."""
+    if not verb.uid:
+        return False
+    row = tx.one(_HEARD, (verb.queue,))
+    heard: list[str] = [] if row is None else json.loads(row[0])
+    if verb.uid in heard:
+        return True
+    tx.execute(_NOTE_HEARD, (verb.queue, json.dumps([*heard, verb.uid][-REMEMBERED:])))
+    return False
+
+
 def _changed(before: QueueSettings, verb: SetQueue) -> QueueSettings:
     changes = {name: getattr(verb.settings, name) for name in verb.only or ()}
     return replace(before, **changes)
 
 
 def pause_queue(tx: Tx, verb: PauseQueue) -> None:
-    tx.execute(_PAUSE, (verb.queue, verb.until, verb.reason))
-    _set_targets(tx, verb.queue, is_open=False)
+    if not _is_heard(tx, verb):
+        tx.execute(_PAUSE, (verb.queue, verb.until, verb.reason))
+        _set_targets(tx, verb.queue, is_open=False)
 
 
 def resume_queue(tx: Tx, verb: ResumeQueue) -> None:
-    resume(tx, verb.queue)
+    if not _is_heard(tx, verb):
+        resume(tx, verb.queue)
 
 
 def resume(tx: Tx, queue: str) -> None:

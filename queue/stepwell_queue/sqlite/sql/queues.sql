@@ -7,6 +7,12 @@ SELECT target, queue, special FROM targets WHERE open = 0
 -- name: queue_row
 SELECT paused, settings, declared, ageing_since FROM queues WHERE queue = ?
 
+-- name: heard_of_queue
+SELECT heard FROM queues WHERE queue = ?
+
+-- name: note_heard
+INSERT INTO queues (queue, heard) VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET heard = excluded.heard
+
 -- name: put_queue
 INSERT INTO queues (queue, settings, gated, declared, ageing_since) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET settings = excluded.settings, gated = excluded.gated,
