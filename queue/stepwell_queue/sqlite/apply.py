@@ -109,6 +109,11 @@ _TOGETHER: Final[
     SendSignal: (lambda verb: True, verbs_client.send_some),
 }
 
+# With these it stays known how many runs are ready, or they say that it is not.
+_COUNTING: Final = frozenset(
+    (Start, StartMany, Append, Park, Finish, Settle, Reschedule, Claim, Report)
+)
+
 # These are about the store or the transaction, not about one verb's content.
 _OUTAGES = (sqlite3.OperationalError, sqlite3.InternalError, MemoryError)
 
@@ -179,6 +184,8 @@ def _apply_each(
         if plain:
             _apply_some(tx, plain, results)
             plain = []
+        if tx.lengths and kind not in _COUNTING:
+            tx.lengths.clear()
         try:
             results.append(_HANDLERS[kind](tx, verb))
         except StepwellError as error:

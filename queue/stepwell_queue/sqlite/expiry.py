@@ -41,6 +41,7 @@ def expire(tx: Tx) -> float:
 
 def _end(tx: Tx, run: int, parent: int | None, status: int) -> None:
     tx.execute(_EXPIRE, (tx.now, tx.now, run))
+    tx.lengths.clear()
     tx.effects.rested.append(Ended(run, _EXPIRED, b""))
     if status == _SCHEDULED:
         give_up(tx, run)

@@ -70,6 +70,7 @@ def refresh(tx: Tx) -> None:
     context.special = {target for target, _, special in closed if special}
     context.limited = dict(tx.execute(_LIMITED).fetchall()) if context.closed else {}
     context.gates_stale = False
+    context.lengths.clear()
     context.gates_read += 1
     for gate in context.gates.values():
         if gate.paused and gate.until is not None and gate.until > tx.now:

@@ -57,6 +57,7 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
     if fence == 0:
         tx.execute(_CANCEL, (reason, at, tx.now, run))
         if tx.cursor.rowcount == 1:
+            tx.lengths.clear()
             tx.effects.rested.append(Ended(run, Status.CANCELLED, reason))
             if status == _SCHEDULED:
                 give_up(tx, run)

@@ -11,6 +11,7 @@ from stepwell_queue.errors import QueueFull, RequestRefused, RunNotFound
 from stepwell_queue.sqlite.dependents import fail, release
 from stepwell_queue.sqlite.gate import close, lane_of, refresh
 from stepwell_queue.sqlite.inserts import ARGS, VALUE, existing, future, row_of
+from stepwell_queue.sqlite.lengths import came_ready, ready_in
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import INLINE, Tx
 
@@ -19,7 +20,7 @@ _PUT_TERMS: Final = SQL["put_terms"]
 _HOLDER, _LEAVE, _REPLACE = SQL["unique_holder"], SQL["leave_unique"], SQL["replace_run"]
 _REPLACED, _AUDIT, _FORGET = SQL["replaced_by"], SQL["audit"], SQL["forget_replacements"]
 _STANDS, _DEPEND, _AWAIT = SQL["all_stand"], SQL["insert_dependency"], SQL["have_awaited"]
-_WAITS, _COUNT, _CIRCLE = SQL["any_dependency"], SQL["count_ready"], SQL["waits_for"]
+_WAITS, _CIRCLE = SQL["any_dependency"], SQL["waits_for"]
 _SCHEDULED, _READY = int(Status.SCHEDULED), int(Status.READY)
 _COMPLETED, _FAILED = int(Status.COMPLETED), int(Status.FAILED)
 NO_TERMS: Final = Terms()
@@ -115,9 +116,12 @@ def child_on_terms(tx: Tx, parent: int, path: str, new: NewRun) -> bool:
         )
     columns, plan = columns_of(tx, new, terms), plan_of(tx, new, ())
     run = _put(tx, new, columns, plan, parent, path)
-    if run is not None:
-        announce(tx, columns.target, plan, terms.expires)
-    return run is not None
+    if run is None:
+        return False
+    announce(tx, columns.target, plan, terms.expires)
+    if plan.status == _READY:
+        came_ready(tx, new.queue)
+    return True
 
 
 def _insert(tx: Tx, new: NewRun, columns: Columns, plan: Plan) -> Started:
@@ -131,8 +135,8 @@ def _insert(tx: Tx, new: NewRun, columns: Columns, plan: Plan) -> Started:
         return Started(run, new.id, True, _FAILED)
     depend(tx, [(run, need) for need in plan.needs])
     announce(tx, columns.target, plan, None if new.terms is None else new.terms.expires)
-    if plan.status == _READY and new.queue in tx.lengths:
-        tx.lengths[new.queue] += 1
+    if plan.status == _READY:
+        came_ready(tx, new.queue)
     return Started(run, new.id, True, plan.status)
 
 
@@ -245,7 +249,7 @@ def depend(tx: Tx, waits: Sequence[tuple[int, Need]]) -> None:
 
 def announce(tx: Tx, target: int, plan: Plan, expires: float | None) -> None:
     if plan.status == _READY:
-        tx.made_ready(target)
+        tx.came_ready(target)
     elif plan.due is not None:
         tx.made_due(plan.due)
     if expires is not None:
@@ -282,6 +286,7 @@ def _replace(
             None if waits and not plan.waiting else plan.waiting, run,
         ),
     )  # fmt: skip
+    tx.lengths.clear()
     tx.execute(_PUT_TERMS, (run, *columns.terms))
     if large:
         tx.execute(_BLOB, (run, ARGS, new.args))
@@ -322,11 +327,3 @@ def longest(tx: Tx, queue: str) -> int | None:
     refresh(tx)
     gate = tx.context.gates.get(queue)
     return None if gate is None else gate.settings.max_length
-
-
-def ready_in(tx: Tx, queue: str, limit: int) -> int:
-    """How many runs are ready in a queue, of which at most so many are counted."""
-    ready = tx.lengths.get(queue)
-    if ready is None:
-        ready = tx.lengths[queue] = int(tx.one(_COUNT, (queue,) * 3 + (limit,))[0])
-    return ready

@@ -11,6 +11,7 @@ from stepwell_queue.contract import NewRun, Started, Status
 from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.gate import close
 from stepwell_queue.sqlite.inserts import ARGS, row_of
+from stepwell_queue.sqlite.lengths import ready_in
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.terms import (
     NO_TERMS,
@@ -23,7 +24,6 @@ from stepwell_queue.sqlite.terms import (
     longest,
     needs_of,
     plan_of,
-    ready_in,
     said,
     standing,
 )

@@ -100,6 +100,8 @@ class Context:
         self.next_expiry = _NEVER  # of what is known here
         self.alone = True  # no other process has this file open
         self.gates: dict[str, Gate] = {}  # of queues for which something is set
+        self.lengths: dict[str, int] = {}  # how many runs are ready in queues that have an end
+        self.version = 0  # of the data, by which that is known
         self.closed: dict[int, str] = {}  # targets that are not open, each with its queue
         self.special: set[int] = set()  # those of them that stay so
         self.limited: dict[int, str] = {}  # running runs of those, each with its queue
@@ -151,8 +153,8 @@ class Tx:
     """One transaction: handlers use `execute` and read `cursor`, which is one for all of them."""
 
     __slots__ = (
-        "_saved", "context", "cursor", "effects", "execute", "executemany", "lengths", "monotonic",
-        "now",
+        "_saved", "context", "cursor", "effects", "execute", "executemany", "lengths",
+        "lengths_read", "monotonic", "now",
     )  # fmt: skip
 
     def __init__(self, cursor: sqlite3.Cursor, context: Context) -> None:
@@ -162,9 +164,8 @@ class Tx:
         self.monotonic = time.monotonic()
         self.effects = Effects()
         self._saved = (0, 0, 0)
-        self.lengths: dict[
-            str, int
-        ] = {}  # how many runs are ready, of queues with a longest length
+        self.lengths = context.lengths
+        self.lengths_read = False  # whether they are known to be those of this transaction
 
     def one(self, sql: str, parameters: tuple[Any, ...] = ()) -> Any:
         """The first row, or None."""
@@ -214,6 +215,13 @@ class Tx:
         self.lengths.clear()
 
     def made_ready(self, target: int) -> None:
+        """Note that runs can be claimed which were there before."""
+        if self.lengths:
+            self.lengths.clear()
+        self.came_ready(target)
+
+    def came_ready(self, target: int) -> None:
+        """Note that new runs can be claimed, which are counted where that matters."""
         self.effects.ready.add(target)
         for session in self.context.sessions.values():
             session.drained = False

@@ -13,6 +13,7 @@ from stepwell_queue.sqlite.ageing import go_on
 from stepwell_queue.sqlite.expiry import any_expired, expire, started
 from stepwell_queue.sqlite.gate import Passage, passage, refresh
 from stepwell_queue.sqlite.leases import renew
+from stepwell_queue.sqlite.lengths import left_ready
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import SessionState, Tx
 
@@ -105,7 +106,8 @@ def _take(
     parameters += _seeks(session, limit, beside)
     parameters += (*chosen, limit)
     rows = tx.execute(sql, parameters).fetchall()
-    tx.lengths.clear()
+    if tx.lengths:
+        left_ready(tx, [session.targets[row[_TARGET]].queue for row in rows])
     if rows and tx.context.next_expiry != _FOREVER:
         started(tx, [row[_RUN] for row in rows])
     rows.sort()  # by run

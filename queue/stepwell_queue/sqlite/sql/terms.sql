@@ -67,6 +67,9 @@ DELETE FROM audit WHERE run = ? AND action = 'replace' AND entry < (
     SELECT min(entry) FROM (SELECT entry FROM audit WHERE run = ? AND action = 'replace'
         ORDER BY entry DESC LIMIT ?))
 
+-- name: data_version
+PRAGMA data_version
+
 -- name: count_ready
 SELECT count(*) FROM (
     SELECT * FROM (SELECT 1 FROM targets t CROSS JOIN runs r
