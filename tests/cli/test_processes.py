@@ -321,7 +321,7 @@ def test_the_service_manager_hears_when_all_workers_serve(
             assert process.wait(timeout=PATIENCE) == 0
 
 
-def test_workers_get_the_same_interpreter_and_arguments(tmp_path: Path) -> None:
+def test_workers_get_the_same_interpreter_and_say_what_they_leave_to_others(tmp_path: Path) -> None:
     (tmp_path / "flags.py").write_text(
         "import sys, stepwell\n"
         "print('flags', sys.flags.utf8_mode, sys.flags.isolated, sys.stdin.read(),"
@@ -329,6 +329,8 @@ def test_workers_get_the_same_interpreter_and_arguments(tmp_path: Path) -> None:
         "app = stepwell.Stepwell('flags.db', include=[__name__])\n"
         "@stepwell.workflow\n"
         "async def flags_flow() -> None: pass\n"
+        "@stepwell.task(queue='reports')\n"
+        "async def flags_report() -> None: pass\n"
     )
     with subprocess.Popen(
         [
@@ -353,6 +355,7 @@ def test_workers_get_the_same_interpreter_and_arguments(tmp_path: Path) -> None:
         try:
             assert line_with(supervisor, "flags") == f"flags 1 1  {sys.executable}\n"
             assert "queues=['mail']" in line_with(supervisor, "worker_starts")
+            assert "queues=['reports']" in line_with(supervisor, "queues_left_to_others")
         finally:
             supervisor.terminate()
             supervisor.communicate(timeout=PATIENCE)

@@ -113,9 +113,10 @@ def worker(
         served = app.definitions()
         if not served:
             raise Refusal(f"{found!r} defines no workflow or task: there is nothing to serve")
+        queues = queues_of(queue or ["default"])
         try:
             serving = app.worker(
-                queues=queues_of(queue or ["default"]),
+                queues=queues,
                 concurrency=concurrency,
                 step_concurrency=step_concurrency,
                 threads=threads,
@@ -135,6 +136,14 @@ def worker(
             queues=queue or ["default"],
             serves=sorted({one.name for one in served.values()}),
         )
+        left = {one.queue for one in served.values() if one.queue is not None} - queues.keys()
+        if left:
+            log.info(
+                "queues_left_to_others",
+                queues=sorted(left),
+                hint="functions of this module are on them: serve them with --queue NAME, here or "
+                "in another worker",
+            )
         asyncio.run(serve(app, serving, supervised))
         log.info("worker_stopped")
 
