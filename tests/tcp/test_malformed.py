@@ -97,6 +97,23 @@ async def test_it_fails_alone_and_its_neighbours_happen_once_on_the_same_connect
     await client.store.do(Finish(run.run, run.fence, Status.COMPLETED, b"", now))
 
 
+async def test_what_cannot_even_be_written_fails_alone(net: Net) -> None:
+    client, deep = net.client, list[Any]()
+    for _ in range(100_000):
+        deep = [deep]
+    await client.start("run")
+    signal = SendSignal("run", "uid", "go", b"", client.clock.now())
+    async with asyncio.timeout(LONG):
+        refused, first = await asyncio.gather(
+            client.store.do(wrong(signal, name=deep)),
+            client.store.do(signal),
+            return_exceptions=True,
+        )
+    assert isinstance(refused, RecursionError)
+    assert "SendSignal could not be sent" in str(refused.__notes__)
+    assert first is None
+
+
 @task
 async def one() -> int:
     return 1
