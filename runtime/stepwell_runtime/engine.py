@@ -124,13 +124,13 @@ class Engine:
         """
         return await self.store.do(StartMany(rows))
 
-    # --- talking to a run ---
-
-    async def signal(self, id: str, name: str, value: object) -> None:
     def uid(self) -> str:
         """Make a name for a change, by which the store knows it when it is said again."""
         return self._ids.run_id()
 
+    # --- talking to a run ---
+
+    async def signal(self, id: str, name: str, value: object) -> None:
         """Store a signal for a run. Raises RunNotFound, RunEnded, SerializationError."""
         data = self.codec.encode(value, f"signal {name!r}")
         await self.store.do(SendSignal(id, self._ids.run_id(), name, data, self._clock.now()))
