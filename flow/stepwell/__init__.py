@@ -5,6 +5,7 @@ from stepwell._app.bulk import Bulk
 from stepwell._app.dead_letters import DeadLetter
 from stepwell._app.handles import Run
 from stepwell._app.queues import QueueHandle, QueueInfo, Throughput
+from stepwell._app.replays import Replayed
 from stepwell._app.reports import LogLine, Progress
 from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
 from stepwell._app.settings import Retention
@@ -130,6 +131,7 @@ __all__ = [
     "Rate",
     "RequestRefused",
     "Retention",
+    "Replayed",
     "Retry",
     "RetryLater",
     "Run",

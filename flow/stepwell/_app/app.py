@@ -15,6 +15,7 @@ from stepwell._app.handles import Run
 from stepwell._app.inner import InnerWorkers
 from stepwell._app.journals import JournalMethods
 from stepwell._app.operations import Operations
+from stepwell._app.replays import ReplayMethods
 from stepwell._app.reports import ReportMethods
 from stepwell._app.schedules import ScheduleMethods
 from stepwell._app.settings import (
@@ -56,6 +57,7 @@ class Stepwell(
     ReportMethods,
     JournalMethods,
 ):
+    ReplayMethods,
     """Durable workflows and tasks in one store.
 
     `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".

@@ -16,6 +16,7 @@ from stepwell.cli import (
     _ping,
     _queues,
     _reports,
+    _replay,
     _schedules,
     _server,
     _start,
@@ -38,6 +39,7 @@ _look.add_to(app)
 _reports.add_to(app)
 _journals.add_to(app)
 _steer.add_to(app)
+_replay.add_to(app)
 _dead_letters.add_to(app)
 _queues.add_to(app)
 _schedules.add_to(app)

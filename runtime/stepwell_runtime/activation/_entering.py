@@ -8,7 +8,6 @@ from stepwell_queue.contract import Claimed, Finish, Status
 from stepwell_runtime.activation._replaying import execution_of
 from stepwell_runtime.codec import DecodingError
 from stepwell_runtime.core.execution import Execution
-from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.errors import DeadlineExceeded, WorkerCrashed
 
 if TYPE_CHECKING:
@@ -42,12 +41,8 @@ def enter(activation: Activation, claimed: Claimed) -> Execution | None:
         return None
     codec, context, trusted = worker.codec, worker.context.copy(), worker.trusts_clients
     try:
-        execution = execution_of(
-            claimed, definition, codec, context, worker.guard, trusted=trusted
-        )
+        execution = execution_of(claimed, definition, codec, context, worker.guard, trusted=trusted)
     except DecodingError as misfit:
         activation.settle(Status.STUCK, misfit)
         return None
-    if claimed.journal:
-        execution.marks = marks_in(claimed.journal)
     return execution

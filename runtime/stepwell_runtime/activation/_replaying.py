@@ -14,6 +14,7 @@ from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.branch import Op
 from stepwell_runtime.core.execution import Execution
 from stepwell_runtime.core.guard import GuardLoop
+from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.errors import Diverged
 from stepwell_runtime.launch import decode_arguments
@@ -47,6 +48,8 @@ def execution_of(
         guard=guard,
     )
     execution.replaying = claimed.fence > 1
+    if claimed.journal:
+        execution.marks = marks_in(claimed.journal)
     return execution
 
 
