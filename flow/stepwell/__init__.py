@@ -9,6 +9,7 @@ from stepwell._app.replays import Replayed
 from stepwell._app.reports import LogLine, Progress
 from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
 from stepwell._app.settings import Retention
+from stepwell._app.steering import PausedWorkflow, RefusedRun, SteeredMany
 from stepwell._app.views import Audit, Event, FailedAttempt, History, RunInfo, RunStatus
 from stepwell._app.worker import Worker
 from stepwell._batches import BatchTask
@@ -17,6 +18,7 @@ from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.handles import BlockingRun
 from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedule
+from stepwell._blocks import rollback_scope
 from stepwell._branches import parallel, race
 from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
 from stepwell._children import ChildRun
@@ -73,6 +75,7 @@ from stepwell_runtime.errors import (
     RunFailed,
     RunHeld,
     RunStuck,
+    RunTerminated,
     SignalTimeout,
     StepFailed,
     StepInStep,
@@ -121,6 +124,7 @@ __all__ = [
     "NotDurable",
     "Outcome",
     "OutsideWorkflow",
+    "PausedWorkflow",
     "PayloadTooLarge",
     "Progress",
     "Queue",
@@ -129,9 +133,10 @@ __all__ = [
     "QueueHandle",
     "QueueInfo",
     "Rate",
+    "RefusedRun",
+    "Replayed",
     "RequestRefused",
     "Retention",
-    "Replayed",
     "Retry",
     "RetryLater",
     "Run",
@@ -145,6 +150,7 @@ __all__ = [
     "RunNotFound",
     "RunStatus",
     "RunStuck",
+    "RunTerminated",
     "Schedule",
     "ScheduleInfo",
     "ScheduleNotFound",
@@ -153,6 +159,7 @@ __all__ = [
     "Signal",
     "SignalTimeout",
     "StartOptions",
+    "SteeredMany",
     "Step",
     "StepCall",
     "StepFailed",
@@ -184,6 +191,7 @@ __all__ = [
     "patched",
     "race",
     "random",
+    "rollback_scope",
     "run",
     "schedule",
     "sleep",

@@ -33,11 +33,13 @@ from stepwell_runtime.errors import (
     RunFailed,
     RunHeld,
     RunStuck,
+    RunTerminated,
     StepFailed,
 )
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.queues import Declarations
 from stepwell_runtime.schedules.service import Schedules
+from stepwell_runtime.steering import Steering, reason_of
 from stepwell_runtime.unserved import Unserved
 from stepwell_runtime.worker import Worker
 from stepwell_runtime.worker_settings import WorkerSettings
@@ -69,6 +71,7 @@ class Engine:
         self._workers: list[Worker] = []
         self._unserved = Unserved(store)
         self.declarations = Declarations(store)
+        self.steering = Steering(store, codec, clock, ids)
         self.dead_letters = DeadLetters(store, codec, ids)
 
     # --- starting ---
@@ -182,8 +185,9 @@ class Engine:
             return self._failure(id, value)
         if status is Status.EXPIRED:
             return RunExpired(id)
-        reason = self.codec.to_json(value) if value else ""
-        return RunCancelled(id, reason if isinstance(reason, str) else "")
+        if status is Status.TERMINATED:
+            return RunTerminated(id, reason_of(self.codec, value))
+        return RunCancelled(id, reason_of(self.codec, value))
 
     def _failure(self, id: str, value: bytes) -> BaseException:
         error = self.codec.decode_error(value)

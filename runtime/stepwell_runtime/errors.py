@@ -81,6 +81,43 @@ class SignalTimeout(StepwellError, TimeoutError):
         self.name, self.timeout = name, timeout
 
 
+class AskTimeout(StepwellError, TimeoutError):
+    """No question of this name came to the workflow in time."""
+
+    def __init__(self, name: str, timeout: float) -> None:
+        super().__init__(f"no question {name!r} came within {timeout:g} s: catch AskTimeout to go on")
+        self.name, self.timeout = name, timeout
+
+
+class AskRefused(StepwellError):
+    """The workflow has refused the question; `reason` is what it said."""
+
+    def __init__(self, run_id: str, name: str, reason: str) -> None:
+        super().__init__(f"run {run_id!r} has refused the question {name!r}: {reason}")
+        self.run_id, self.name, self.reason = run_id, name, reason
+
+
+class NoValue(StepwellError, LookupError):
+    """The run has not set a value of this name."""
+
+    def __init__(self, run_id: str, name: str) -> None:
+        super().__init__(
+            f"run {run_id!r} has not set a value {name!r}: pass default=, or wait with wait_value()"
+        )
+        self.run_id, self.name = run_id, name
+
+
+class StreamFull(StepwellError):
+    """As much was emitted as may be; the item was not."""
+
+    def __init__(self, stream: str, most: int, whose: str) -> None:
+        super().__init__(
+            f"emit({stream!r}): {whose} may emit {most:,} items in all streams together, and "
+            "16 MiB: emit less, or larger parts at once, or store the data outside"
+        )
+        self.stream = stream
+
+
 class DeadlineExceeded(StepwellError, TimeoutError):
     """The run did not end by its deadline."""
 
@@ -109,6 +146,14 @@ class RunCancelled(StepwellError):
 
     def __init__(self, run_id: str, reason: str = "") -> None:
         super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id, self.reason = run_id, reason
+
+
+class RunTerminated(StepwellError):
+    """The awaited run was terminated: it ended at once, and its undos have not run."""
+
+    def __init__(self, run_id: str, reason: str = "") -> None:
+        super().__init__(f"run {run_id!r} was terminated" + (f": {reason}" if reason else ""))
         self.run_id, self.reason = run_id, reason
 
 

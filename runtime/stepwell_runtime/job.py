@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # As the store writes them: to read a member of an enum costs more than all else about it.
 _CANCEL = int(InboxKind.CANCEL)
+_PAUSE = int(InboxKind.PAUSE)
 _COMPLETED, _FAILED, _CANCELLED = map(int, (Status.COMPLETED, Status.FAILED, Status.CANCELLED))
 _STUCK = int(Status.STUCK)
 
@@ -158,6 +159,8 @@ class Job:
         return scheduled_of(self._claimed)
 
     def told(self, rows: Sequence[InboxRow]) -> None:
+        if not self.ended and any(row.kind == _PAUSE for row in rows):
+            self.leave()
         if (
             not self.ended
             and self._attempt is not None

@@ -42,6 +42,8 @@ STRUCTS: tuple[Any, ...] = (
     contract.RunCount,
     contract.EndCount,
     contract.NamedSettings,
+    contract.Terminated,
+    contract.PausedName,
     contract.Started,
     contract.Ended,
     contract.Claimed,

@@ -29,6 +29,7 @@ from stepwell._app.settings import (
     refuse_place,
 )
 from stepwell._app.starts import StartMethods, refused
+from stepwell._app.steering import SteeringMethods
 from stepwell._app.worker import Queues, Worker, worker_options
 from stepwell._arguments import described
 from stepwell._calls import TaskCall, WorkflowCall
@@ -56,8 +57,9 @@ class Stepwell(
     DeadLetterMethods,
     ReportMethods,
     JournalMethods,
-):
     ReplayMethods,
+    SteeringMethods,
+):
     """Durable workflows and tasks in one store.
 
     `store`: a path or "sqlite:///…", or a server as "tcp://host:port" or "tls://host:port".

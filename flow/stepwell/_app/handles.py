@@ -46,7 +46,7 @@ class Run(Generic[R]):
         """Wait for the run to end and return its result; raise its own exception if it failed.
 
         `timeout` in seconds, None = no limit; then TimeoutError, and the run goes on. Also raises
-        RunFailed, RunCancelled, RunStuck, RunHeld, RunNotFound.
+        RunFailed, RunCancelled, RunTerminated, RunStuck, RunHeld, RunNotFound.
         """
         limit = span(timeout, "timeout")
         found: R = await self._app.engine.result(self.id, self.result_type, timeout=limit)
@@ -76,6 +76,14 @@ class Run(Generic[R]):
         """Ask the run to cancel; return its status afterwards. Raises RunNotFound."""
         return await self._app.cancel(self.id, reason=reason, actor=actor)
 
+    async def terminate(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """End the run at once, without its undos. Raises RunNotFound, RunEnded."""
+        return await self._app.terminate(self.id, reason=reason, actor=actor)
+
+    async def pause(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Have the run begin nothing more until `resume`. Raises RequestRefused."""
+        return await self._app.pause(self.id, reason=reason, actor=actor)
+
     async def retry(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Go on from the failed step of a held or failed run. Raises RequestRefused."""
         return await self._app.retry(self.id, reason=reason, actor=actor)
@@ -104,5 +112,5 @@ class Run(Generic[R]):
         return await self._app.logs(self.id, after=after, limit=limit)
 
     async def resume(self, *, reason: str = "", actor: str = "") -> RunStatus:
-        """Try a stuck run again, with the code that is there now. Raises RequestRefused."""
+        """Let a paused run go on, or try a stuck one with the code of now."""
         return await self._app.resume(self.id, reason=reason, actor=actor)

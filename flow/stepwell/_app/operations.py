@@ -136,7 +136,7 @@ class Operations:
         return word(await self.engine.ask(id, "resume_rollback", reason=reason, actor=actor))
 
     async def resume(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
-        """Try a stuck run again, with the code that is there now.
+        """Have a paused run go on, or try a stuck one again with the code that is there now.
 
         Raises RunNotFound, RequestRefused.
         """

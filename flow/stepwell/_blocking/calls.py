@@ -21,6 +21,7 @@ from stepwell._blocking.handles import BlockingRun
 from stepwell._blocking.journals import BlockingJournals
 from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedules
+from stepwell._blocking.steering import BlockingSteering
 from stepwell._blocking.waiting import Work, wait_for
 from stepwell._calls import Call, TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
@@ -35,7 +36,13 @@ T = TypeVar("T")
 _AT_ONCE = 100
 
 
-class BlockingCalls(BlockingSchedules, BlockingDeadLetters, BlockingReports, BlockingJournals):
+class BlockingCalls(
+    BlockingSchedules,
+    BlockingDeadLetters,
+    BlockingReports,
+    BlockingJournals,
+    BlockingSteering,
+):
     """The methods of an app whose event loop runs in another thread; they block, in any thread."""
 
     def __init__(self, app: Stepwell, loop: asyncio.AbstractEventLoop) -> None:

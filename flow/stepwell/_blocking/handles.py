@@ -40,7 +40,7 @@ class BlockingRun(Generic[R]):
         """Wait for the run to end and return its result; raise its own exception if it failed.
 
         `timeout` in seconds, None = no limit; then TimeoutError, and the run goes on. Also raises
-        RunFailed, RunCancelled, RunStuck, RunHeld, RunNotFound.
+        RunFailed, RunCancelled, RunTerminated, RunStuck, RunHeld, RunNotFound.
         """
         return self._calls.do(lambda app: self._in(app).result(timeout=timeout))
 
@@ -67,6 +67,14 @@ class BlockingRun(Generic[R]):
     def cancel(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Ask the run to cancel; return its status afterwards. Raises RunNotFound."""
         return self._calls.cancel(self.id, reason=reason, actor=actor)
+
+    def terminate(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """End the run at once, without its undos. Raises RunNotFound, RunEnded."""
+        return self._calls.terminate(self.id, reason=reason, actor=actor)
+
+    def pause(self, *, reason: str = "", actor: str = "") -> RunStatus:
+        """Have the run begin nothing more until `resume`. Raises RequestRefused."""
+        return self._calls.pause(self.id, reason=reason, actor=actor)
 
     def retry(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Go on from the failed step of a held or failed run. Raises RequestRefused."""
@@ -96,7 +104,7 @@ class BlockingRun(Generic[R]):
         return self._calls.logs(self.id, after=after, limit=limit)
 
     def resume(self, *, reason: str = "", actor: str = "") -> RunStatus:
-        """Try a stuck run again, with the code that is there now. Raises RequestRefused."""
+        """Let a paused run go on, or try a stuck one with the code of now."""
         return self._calls.resume(self.id, reason=reason, actor=actor)
 
     def _in(self, app: Stepwell) -> Run[R]:

@@ -77,6 +77,12 @@ from stepwell_queue.contract.schedules import ScheduleHistory as ScheduleHistory
 from stepwell_queue.contract.schedules import ScheduleRow as ScheduleRow
 from stepwell_queue.contract.schedules import Tick as Tick
 from stepwell_queue.contract.schedules import TickRow as TickRow
+from stepwell_queue.contract.steering import ListPausedNames as ListPausedNames
+from stepwell_queue.contract.steering import PausedName as PausedName
+from stepwell_queue.contract.steering import PauseName as PauseName
+from stepwell_queue.contract.steering import ResumeName as ResumeName
+from stepwell_queue.contract.steering import Terminate as Terminate
+from stepwell_queue.contract.steering import Terminated as Terminated
 from stepwell_queue.contract.store import Session as Session
 from stepwell_queue.contract.store import SessionEvents as SessionEvents
 from stepwell_queue.contract.store import Store as Store

@@ -17,6 +17,7 @@ from stepwell_queue.contract import (
     ImportRuns,
     NewRun,
     Park,
+    PauseName,
     PauseQueue,
     PauseSchedule,
     Prune,
@@ -27,6 +28,7 @@ from stepwell_queue.contract import (
     Report,
     Requeue,
     Reschedule,
+    ResumeName,
     ResumeQueue,
     ResumeSchedule,
     RunSchedule,
@@ -36,6 +38,7 @@ from stepwell_queue.contract import (
     Settle,
     Start,
     StartMany,
+    Terminate,
     Terms,
     Tick,
 )
@@ -107,6 +110,10 @@ def _cancel(verb: CancelRun) -> int:
     return SMALL + len(verb.reason)
 
 
+def _terminate(verb: Terminate) -> int:
+    return SMALL + len(verb.value)
+
+
 def _put_schedule(verb: PutSchedule) -> int:
     return SMALL + len(verb.plan)
 
@@ -174,6 +181,9 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     SendSignal: _signal,
     CancelRun: _cancel,
     Ask: _other,
+    Terminate: _terminate,
+    PauseName: _other,
+    ResumeName: _other,
     Prune: _prune,
     Claim: _other,
     Append: _append,

@@ -96,8 +96,10 @@ class Ask(Verb[int], frozen=True, array_like=True, tag=5, gc=False):
     `action`: "retry" (of a HELD or FAILED workflow run without undos run; inbox RETRY, ready),
     "roll_back" (of a HELD run; inbox ROLL_BACK, ready), "resume_rollback" (of a FAILED or CANCELLED
     run with Rollback.INCOMPLETE; inbox RESUME_ROLLBACK, ready, phase ROLLING_BACK), "resume" (of a
-    STUCK run: ready), "requeue" (of a FAILED task, a dead letter: ready, with no failures and
-    crashes counted, its deadline as far off as it was at first, and what it was sent forgotten).
+    STUCK run: ready; of a PAUSED one: as it was, times that have passed have their effect), "pause"
+    (PAUSED at once; a RUNNING run when its worker gives up the claim, of which inbox PAUSE tells
+    it), "requeue" (of a FAILED task, a dead letter: ready, with no failures and crashes counted,
+    its deadline as far off as it was at first, and what it was sent forgotten).
     Leaving a terminal status is refused if the parent absorbed the outcome, or if another run has
     its unique key by now; it also raises the fence.
     """

@@ -17,6 +17,7 @@ from stepwell_queue.contract import (
     Finish,
     ImportRuns,
     Park,
+    PauseName,
     PauseQueue,
     PauseSchedule,
     Prune,
@@ -27,6 +28,7 @@ from stepwell_queue.contract import (
     Report,
     Requeue,
     Reschedule,
+    ResumeName,
     ResumeQueue,
     ResumeSchedule,
     RunSchedule,
@@ -36,6 +38,7 @@ from stepwell_queue.contract import (
     Settle,
     Start,
     StartMany,
+    Terminate,
     Tick,
 )
 from stepwell_queue.errors import StepwellError
@@ -52,6 +55,7 @@ from stepwell_queue.sqlite import (
     verbs_run,
     verbs_schedule,
     verbs_start,
+    verbs_steer,
     verbs_worker,
 )
 from stepwell_queue.sqlite.tx import Context, Effects, NotAll, Tx
@@ -68,6 +72,9 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     SendSignal: verbs_client.send_signal,
     CancelRun: verbs_client.cancel_run,
     Ask: verbs_client.ask,
+    Terminate: verbs_steer.terminate,
+    PauseName: verbs_steer.pause_name,
+    ResumeName: verbs_steer.resume_name,
     Prune: verbs_prune.prune,
     SetQueue: verbs_queue.set_queue,
     PauseQueue: verbs_queue.pause_queue,

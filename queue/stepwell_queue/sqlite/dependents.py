@@ -21,6 +21,7 @@ _DROP_ALL_OF, _AWAITED, _UNTOLD = (
     SQL["drop_dependencies_of"], SQL["which_are_awaited"], SQL["untold_ends"],
 )  # fmt: skip
 _PUT_UNTOLD, _DROP_UNTOLD = SQL["put_untold_end"], SQL["drop_untold_end"]
+_DROP_PAUSE, _DROP_PAUSES = SQL["drop_pause"], SQL["drop_pauses"]
 _COMPLETED: Final = int(Status.COMPLETED)
 _FAILED: Final = int(Status.FAILED)
 AT_ONCE: Final = 5000
@@ -87,6 +88,7 @@ def _fail_some(tx: Tx, needed: int, failures: Mapping[int, bytes]) -> list[int]:
     if large:
         tx.executemany(_BLOB, large)
     tx.execute(_DROP_ALL_OF, (which,))
+    tx.execute(_DROP_PAUSES, (which,))
     return [run for (run,) in tx.execute(_AWAITED, (which,)).fetchall()]
 
 
@@ -98,4 +100,5 @@ def fail(tx: Tx, run: int, failure: bytes) -> None:
         if large:
             tx.execute(_BLOB, (run, VALUE, failure))
         tx.effects.rested.append(Ended(run, _FAILED, failure))
+        tx.execute(_DROP_PAUSE, (run,))
     give_up(tx, run)

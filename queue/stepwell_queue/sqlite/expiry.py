@@ -8,6 +8,7 @@ from typing import Final
 
 from stepwell_queue.contract import Ended, Status
 from stepwell_queue.sqlite.dependents import give_up, go_on, release
+from stepwell_queue.sqlite.pauses import drop_pause
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import child_ended
 from stepwell_queue.sqlite.tx import Tx
@@ -16,6 +17,7 @@ _EXPIRED_RUNS, _EXPIRE, _NEXT = SQL["expired"], SQL["expire"], SQL["next_expiry"
 _NO_MORE, _ANY = SQL["expires_no_more"], SQL["any_expired"]
 _EXPIRED, _COMPLETED = int(Status.EXPIRED), int(Status.COMPLETED)
 _SCHEDULED: Final = int(Status.SCHEDULED)
+_PAUSED: Final = int(Status.PAUSED)
 _AT_ONCE: Final = 1000
 _NEVER: Final = float("inf")
 
@@ -43,8 +45,10 @@ def _end(tx: Tx, run: int, parent: int | None, status: int) -> None:
     tx.execute(_EXPIRE, (tx.now, tx.now, run))
     tx.lengths.clear()
     tx.effects.rested.append(Ended(run, _EXPIRED, b""))
-    if status == _SCHEDULED:
+    if status in (_SCHEDULED, _PAUSED):
         give_up(tx, run)
+    if status == _PAUSED:
+        drop_pause(tx, run)
     if parent is not None:
         child_ended(tx, run, parent, _EXPIRED, b"", tx.now)
     release(tx, run, _EXPIRED)

@@ -66,8 +66,9 @@ def refresh(tx: Tx) -> None:
         for queue, paused, until, settings, since, aged in tx.execute(_GATES).fetchall()
     }
     closed = tx.execute(_CLOSED).fetchall()
-    context.closed = {target: queue for target, queue, _ in closed}
-    context.special = {target for target, _, special in closed if special}
+    context.closed = {target: queue for target, queue, _, _ in closed}
+    context.special = {target for target, _, special, _ in closed if special}
+    context.shut = {target for target, _, _, paused in closed if paused}
     context.limited = dict(tx.execute(_LIMITED).fetchall()) if context.closed else {}
     context.gates_stale = False
     context.lengths.clear()
@@ -126,7 +127,7 @@ class Passage:
 
     def shut(self) -> set[int]:
         """The targets of which nothing may be claimed now."""
-        return {
+        return self._session.shut | {
             target
             for queue, targets in self._session.gated.items()
             if self._room(queue) <= 0
@@ -198,7 +199,7 @@ class Passage:
 
     def _wake_for_keys(self, queue: str, wait: float) -> None:
         for target in self._session.gated[queue]:
-            if self._tx.one(_ANY_KEYED, (target,)) is not None:
+            if self._tx.one(_ANY_KEYED, (target, target)) is not None:
                 self._tx.opens(self._tx.now + wait)
                 return
 
@@ -372,11 +373,13 @@ def passage(tx: Tx, session: SessionState) -> Passage | None:
         return None
     if session.gates_read != context.gates_read:
         session.gates_read = context.gates_read
-        session.gated = {}
+        session.gated, session.shut = {}, context.shut & session.targets.keys()
         for target, address in session.targets.items():
+            if target in session.shut:
+                continue
             if target in context.closed or address.queue in session.limits:
                 session.gated.setdefault(address.queue, []).append(target)
-    return Passage(tx, session) if session.gated else None
+    return Passage(tx, session) if session.gated or session.shut else None
 
 
 def returned(tx: Tx, run: int, claimed_at: float) -> None:

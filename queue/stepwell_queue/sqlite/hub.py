@@ -75,6 +75,8 @@ class Hub:
         """What the callbacks should hear of after their own results."""
         if effects.told:
             self._tell(effects.told)
+        if effects.lost:
+            self._take_away(effects.lost)
         if effects.rested and self._watched:
             for ended in effects.rested:
                 self._resolve(ended.run, ended)
@@ -93,6 +95,15 @@ class Hub:
             session = self._context.sessions.get(worker)
             if session is not None:
                 session.events.on_inbox(some)
+
+    def _take_away(self, lost: list[tuple[int | None, int]]) -> None:
+        sessions = self._context.sessions
+        for worker, run in lost:
+            if worker is None:
+                for session in sessions.values():
+                    session.events.on_lost([run])
+            elif worker in sessions:
+                sessions[worker].events.on_lost([run])
 
     def _wake(self, ready: set[int]) -> None:
         for session in list(self._context.sessions.values()):

@@ -165,6 +165,9 @@ class Neighbours:
             news |= News.RESTED
         if effects.said:
             news |= News.SAID
+        for worker, _ in effects.lost:
+            if worker not in self._context.sessions:
+                news |= News.LOST
         if effects.due is not None and not self._context.sessions:
             news |= News.DUE
         for worker, _ in effects.told:
@@ -195,6 +198,9 @@ class Neighbours:
             self._hub.promote()
         if news & News.TOLD and self._context.sessions:
             self._hub.spawn(self._hub.read_inboxes())
+        if news & News.LOST:
+            for session in self._context.sessions.values():
+                self._hub.spawn(self._hub.find_lost(session))
         if news & News.RESTED and self._hub.watching:
             self._hub.spawn(self._hub.look_again())
         if news & (News.SAID | News.RESTED):

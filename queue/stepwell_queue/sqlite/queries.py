@@ -17,11 +17,13 @@ from stepwell_queue.contract import (
     FindRunning,
     KeptSince,
     ListDeadLetters,
+    ListPausedNames,
     ListQueues,
     ListSchedules,
     ListSettings,
     ListStreams,
     NamedSettings,
+    PausedName,
     Query,
     QueueRow,
     QueueSettings,
@@ -81,6 +83,10 @@ async def _kept_since(reads: Reads, query: KeptSince) -> float | None:
     return found[0][0] if found else None
 
 
+async def _list_paused_names(reads: Reads, query: ListPausedNames) -> list[PausedName]:
+    return [PausedName(*row) for row in await reads.rows(SQL["paused_names"])]
+
+
 async def _list_settings(reads: Reads, query: ListSettings) -> list[NamedSettings]:
     return [
         NamedSettings(queue, _settings(settings))
@@ -95,6 +101,7 @@ _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] =
     FindRunning: _find_running,
     KeptSince: _kept_since,
     ListSettings: _list_settings,
+    ListPausedNames: _list_paused_names,
     ListDeadLetters: reads_report.list_dead_letters,
     ReadProgress: reads_report.read_progress,
     ReadLog: reads_report.read_log,

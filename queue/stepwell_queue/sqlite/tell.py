@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepwell_queue.contract import Ended, InboxKind, InboxRow, Phase, Status
 from stepwell_queue.sqlite.dependents import give_up, release
+from stepwell_queue.sqlite.pauses import drop_pause, end_pause
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
@@ -12,6 +13,7 @@ _WHERE, _ADDRESS, _JOBS = SQL["where_held"], SQL["address"], SQL["unended_jobs"]
 _CANCEL, _CHILD_OF, _STANDING = SQL["cancel_unclaimed"], SQL["child_of"], SQL["parent_of"]
 _READY = SQL["make_ready"]
 _SCHEDULED, _RUNNING, _PARKED = int(Status.SCHEDULED), int(Status.RUNNING), int(Status.PARKED)
+_PAUSED = int(Status.PAUSED)
 _CANCELS = int(InboxKind.CANCEL)
 
 
@@ -59,13 +61,17 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
         if tx.cursor.rowcount == 1:
             tx.lengths.clear()
             tx.effects.rested.append(Ended(run, Status.CANCELLED, reason))
-            if status == _SCHEDULED:
+            if status in (_SCHEDULED, _PAUSED):
                 give_up(tx, run)
+            if status == _PAUSED:
+                drop_pause(tx, run)
             if awaited:
                 release(tx, run, Status.CANCELLED)
             if parent is not None:
                 child_ended(tx, run, parent, Status.CANCELLED, reason, at)
             return int(Status.CANCELLED)
+    if status in (_RUNNING, _PAUSED):
+        end_pause(tx, run)
     told = tell(tx, run, InboxKind.CANCEL, uid, "cancel", "", 0, reason, at)
     if told and status == Status.HELD:
         release_held(tx, run)

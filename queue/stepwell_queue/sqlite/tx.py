@@ -62,6 +62,7 @@ class SessionState:
         self.swept = 0
         self.heard: float | None = None  # the last beat of a remote worker, in monotonic seconds
         self.gated: dict[str, list[int]] = {}  # its targets that a gate is before, by queue
+        self.shut: set[int] = set()  # its targets that are paused by name
         self.gates_read = -1  # of which reading that is
 
     def serve(self, targets: Mapping[int, Target]) -> None:
@@ -104,6 +105,7 @@ class Context:
         self.version = 0  # of the data, by which that is known
         self.closed: dict[int, str] = {}  # targets that are not open, each with its queue
         self.special: set[int] = set()  # those of them that stay so
+        self.shut: set[int] = set()  # those of them of which nothing is claimed: paused by name
         self.limited: dict[int, str] = {}  # running runs of those, each with its queue
         # the targets that a worker serves of a queue, and a priority -> the lane that was last
         self.turns: dict[tuple[tuple[int, ...], int], int] = {}
@@ -126,7 +128,7 @@ class Context:
 class Effects:
     """What is to be told on the loop after COMMIT."""
 
-    __slots__ = ("due", "expires", "gates", "moves", "ready", "rested", "said", "told")
+    __slots__ = ("due", "expires", "gates", "lost", "moves", "ready", "rested", "said", "told")
 
     def __init__(self) -> None:
         self.ready: set[int] = set()  # targets
@@ -135,6 +137,7 @@ class Effects:
         self.said: set[int] = set()  # runs that have said something
         # in order: (run, id, worker) = taken, (run, None, 0) = given up
         self.moves: list[tuple[int, str | None, int]] = []
+        self.lost: list[tuple[int | None, int]] = []  # worker and run; None = it was parked
         self.due: float | None = None
         self.expires = False  # some run will, whether or not there is a worker
         self.gates = False  # what is set for a queue is another
@@ -193,7 +196,7 @@ class Tx:
         if number is None:
             found = self.one(_FIND_TARGET, key)
             if found is None:
-                self.execute(_INSERT_TARGET, (*key, queue))
+                self.execute(_INSERT_TARGET, (*key, queue, kind, name))
                 found = (self.cursor.lastrowid or 0,)
                 self.context.gates_stale = True  # its queue may have one
             if len(self.context.targets) >= _MOST_TARGETS:

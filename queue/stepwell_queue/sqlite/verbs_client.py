@@ -18,9 +18,11 @@ from stepwell_queue.contract import (
     Status,
 )
 from stepwell_queue.errors import RequestRefused, RunEnded, RunNotFound, StepwellError
+from stepwell_queue.sqlite.pauses import resume
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel, tell
 from stepwell_queue.sqlite.tx import AT_ONCE, NotAll, Tx
+from stepwell_queue.sqlite.verbs_steer import may_not_pause, pause
 
 _ADDRESS, _TOLD, _AUDIT = SQL["address"], SQL["told_already"], SQL["audit"]
 _AUDITED, _FORGET, _READY = SQL["audited"], SQL["forget"], SQL["make_ready"]
@@ -32,10 +34,13 @@ _HOLDER, _FRESH, _TAKE_ALL = SQL["holder_of_its_key"], SQL["fresh_budget"], SQL[
 _TELL_SOME: Final = SQL["tell_some"].format(
     rows=", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * AT_ONCE),
 )
+_FORGET_PAUSE, _PAUSE_WAITS = SQL["forget_pause"], SQL["pause_waits"]
+_PAUSABLE: Final = (int(Status.RUNNING), int(Status.PAUSED))
 _INBOX_KINDS = {
     "retry": InboxKind.RETRY,
     "roll_back": InboxKind.ROLL_BACK,
     "resume_rollback": InboxKind.RESUME_ROLLBACK,
+    "pause": None,
     "resume": None,
     "requeue": None,
 }
@@ -133,13 +138,16 @@ def ask(tx: Tx, verb: Ask) -> int:
     found = _find(tx, verb.id)
     if tx.one(_AUDITED, (found.run, verb.uid)) is not None:
         return found.status  # said before
-    _check(verb, found)
+    _check(tx, verb, found)
+    if verb.action == "pause" or found.status in _PAUSABLE:
+        return _pause_or_resume(tx, verb, found)
     if found.status >= Status.COMPLETED:
         _refuse_second_holder(tx, verb, found)
         _take_back(tx, verb, found)
         tx.execute(_HOLD_AGAIN, (found.run,))
     phase = Phase.ROLLING_BACK if verb.action == "resume_rollback" else found.phase
     reopened = found.status >= Status.COMPLETED
+    tx.execute(_FORGET_PAUSE, (found.run,))
     row = (tx.now, int(reopened), int(phase), found.run, found.status)
     ((target,),) = tx.execute(_READY, row).fetchall()
     if verb.action == "requeue":
@@ -153,8 +161,23 @@ def ask(tx: Tx, verb: Ask) -> int:
     return int(Status.READY)
 
 
-def _check(verb: Ask, found: _Address) -> None:
+def _pause_or_resume(tx: Tx, verb: Ask, found: _Address) -> int:
+    status = found.status
+    asked = status == Status.PAUSED or tx.one(_PAUSE_WAITS, (found.run,)) is not None
+    if asked == (verb.action == "pause"):
+        return status  # twice is once
+    tx.execute(_AUDIT, (found.run, verb.uid, verb.at, verb.action, verb.actor, verb.reason))
+    if verb.action == "pause":
+        return pause(tx, found.run, status, verb.uid, verb.at)
+    return resume(tx, found.run, status)
+
+
+def _check(tx: Tx, verb: Ask, found: _Address) -> None:
     status, action = found.status, verb.action
+    if action == "pause":
+        why = may_not_pause(tx, found.run, status)
+        if why:
+            _refuse(verb, found, why)
     if action == "requeue" and not (status == Status.FAILED and found.kind == Kind.TASK):
         _refuse(verb, found, "only a failed task can be requeued")
     if action == "retry":
@@ -167,8 +190,11 @@ def _check(verb: Ask, found: _Address) -> None:
         _refuse(verb, found, "only a held run, or a failed one without undos, can be retried")
     if action == "roll_back" and status != Status.HELD:
         _refuse(verb, found, "only a held run can be rolled back")
-    if action == "resume" and status != Status.STUCK:
-        _refuse(verb, found, "only a stuck run can be resumed")
+    if action == "resume" and not (
+        status in (Status.STUCK, Status.PAUSED)
+        or (status == Status.RUNNING and tx.one(_PAUSE_WAITS, (found.run,)) is not None)
+    ):
+        _refuse(verb, found, "only a stuck or paused run can be resumed")
     if action == "resume_rollback" and not (
         status in (Status.FAILED, Status.CANCELLED) and found.rollback == Rollback.INCOMPLETE
     ):

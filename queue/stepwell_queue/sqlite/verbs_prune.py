@@ -11,7 +11,7 @@ from stepwell_queue.sqlite.tx import Tx
 
 _TABLES = (
     "journal", "open_ops", "inbox", "blobs", "audit", "terms", "failures", "reports", "log_lines",
-    "said", "run_values", "stream_items", "answers", "runs",
+    "pauses", "said", "run_values", "stream_items", "answers", "runs",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from stepwell_queue.contract import Identity, InboxRow, Status, Verb
+from stepwell_queue.sqlite.pauses import pause_if_asked
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote
@@ -119,8 +120,9 @@ def _release_others(tx: Tx, worker: int, holds: Mapping[int, int]) -> None:
     for run, fence in tx.execute(_FENCES, (worker,)).fetchall():
         if holds.get(run) != fence:
             ((target,),) = tx.execute(_HAND_BACK, (tx.now, run)).fetchall()
-            tx.made_ready(target)
             tx.gave_up(run)
+            if not pause_if_asked(tx, run):
+                tx.made_ready(target)
 
 
 def _lost(tx: Tx, worker: int, holds: Mapping[int, int]) -> list[int]:

@@ -23,6 +23,7 @@ from stepwell_queue.sqlite.dependents import release
 from stepwell_queue.sqlite.failures import note_failure
 from stepwell_queue.sqlite.gate import returned
 from stepwell_queue.sqlite.inserts import VALUE
+from stepwell_queue.sqlite.pauses import pause_now
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel_child, cancel_jobs_of, child_ended, release_held
 from stepwell_queue.sqlite.tx import AT_ONCE, INLINE, NotAll, Tx
@@ -301,7 +302,10 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
     if claimed is not None:
         returned(tx, run, claimed[0])
     tx.gave_up(run)
-    if due is None:
-        tx.made_ready(rows[0][0])
+    target, to_pause = rows[0]
+    if to_pause:
+        pause_now(tx, run)
+    elif due is None:
+        tx.made_ready(target)
     else:
         tx.made_due(due)

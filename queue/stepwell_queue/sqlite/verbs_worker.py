@@ -13,6 +13,7 @@ import msgspec
 from stepwell_queue.contract import Ended, Hello, Identity, SayState, Status, Verb
 from stepwell_queue.errors import RequestRefused, RunNotFound
 from stepwell_queue.sqlite.failures import note_crash
+from stepwell_queue.sqlite.pauses import pause_if_asked
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Context, Target, Tx
 from stepwell_queue.sqlite.verbs_claim import promote as promote_due
@@ -135,8 +136,9 @@ def try_stuck(tx: Tx, targets: Mapping[int, Target]) -> None:
 
 def release(tx: Tx, verb: Release) -> None:
     for target, run in tx.execute(_HAND_BACK, (tx.now, verb.worker)).fetchall():
-        tx.made_ready(target)
         tx.gave_up(run)
+        if not pause_if_asked(tx, run):
+            tx.made_ready(target)
     tx.execute(UNREGISTER, (verb.worker,))
 
 
@@ -182,6 +184,8 @@ def hand_over(tx: Tx, worker: int) -> int:
         for (target,) in tx.execute(_HAND_OVER, row).fetchall():
             if tx.context.limited or tx.context.bounded:
                 tx.freed((run,))
+            if pause_if_asked(tx, run):
+                continue
             if due is None:
                 tx.made_ready(target)
             else:

@@ -19,6 +19,7 @@ class News(enum.IntFlag):
     MEMBERS = 16  # a process came or left
     GATES = 32  # what is set for a queue is another
     SAID = 64  # a run has said something
+    LOST = 128  # what another process holds was taken from it
 
 
 class Mailbox:
@@ -39,7 +40,7 @@ class Mailbox:
         news = News(0)
         with contextlib.suppress(BlockingIOError, InterruptedError):
             while data := self._socket.recv(16):
-                news |= News(data[0] & 127)
+                news |= News(data[0])
         if news:
             self._on_news(news)
 

@@ -32,11 +32,13 @@ from stepwell_queue.contract import (
     InboxRow,
     KeptSince,
     ListDeadLetters,
+    ListPausedNames,
     ListQueues,
     ListSchedules,
     ListSettings,
     ListStreams,
     Park,
+    PauseName,
     PauseQueue,
     PauseSchedule,
     Prune,
@@ -54,6 +56,7 @@ from stepwell_queue.contract import (
     Report,
     Requeue,
     Reschedule,
+    ResumeName,
     ResumeQueue,
     ResumeSchedule,
     RunFilter,
@@ -65,6 +68,7 @@ from stepwell_queue.contract import (
     Settle,
     Start,
     StartMany,
+    Terminate,
     Tick,
 )
 
@@ -231,6 +235,9 @@ VerbOnWire: TypeAlias = (
     | SendSignal
     | CancelRun
     | Ask
+    | Terminate
+    | PauseName
+    | ResumeName
     | Prune
     | Claim
     | Append
@@ -258,6 +265,7 @@ VerbOnWire: TypeAlias = (
 )
 QueryOnWire: TypeAlias = (
     ListQueues
+    | ListPausedNames
     | CountRuns
     | CountEnds
     | FindRunning

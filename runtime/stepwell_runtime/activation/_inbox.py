@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stepwell_queue.contract import InboxKind, InboxRow, Phase, Record, RecordKind, Status
 from stepwell_runtime.activation._work import LARGE_WRITE, RECORDED
-from stepwell_runtime.errors import RunExpired
+from stepwell_runtime.core.talking import pack_question
+from stepwell_runtime.errors import RunExpired, RunTerminated
+from stepwell_runtime.steering import reason_of
 
 if TYPE_CHECKING:
     from stepwell_runtime.activation._activation import Activation
 
 _SIGNAL, _RETRY = int(InboxKind.SIGNAL), int(InboxKind.RETRY)
+_PAUSE: Final = int(InboxKind.PAUSE)
 _RESUME_ROLLBACK = int(InboxKind.RESUME_ROLLBACK)
 _CHILD_RECORD = {
     Status.COMPLETED: RecordKind.CHILD_OK,
     Status.FAILED: RecordKind.CHILD_FAILED,
     Status.EXPIRED: RecordKind.CHILD_FAILED,
+    Status.TERMINATED: RecordKind.CHILD_FAILED,
 }
 
 
@@ -39,6 +43,9 @@ class Inbox:
             if row.id in self._seen:
                 continue
             self._seen.add(row.id)
+            if row.kind == _PAUSE:  # the store pauses the run as soon as it is handed back
+                self._activation.pause()
+                continue
             if row.kind == _RETRY:
                 self._activation.retry = row
                 continue
@@ -62,15 +69,23 @@ class Inbox:
         record = activation.journal.record
         if kind == _SIGNAL:
             return record(RecordKind.SIGNAL, "", row.name, row.value)
+        if kind == InboxKind.QUESTION:
+            asked = pack_question((row.uid, row.value))
+            return record(RecordKind.QUESTION, "", row.name, asked)
         if kind == InboxKind.CANCEL:
             activation.never_hold = True
             return record(RecordKind.CANCEL, "", "cancel", row.value)
         if kind == InboxKind.CHILD_ENDED:
             word = _CHILD_RECORD.get(Status(row.status), RecordKind.CHILD_CANCELLED)
             value = row.value
-            if row.status == Status.EXPIRED:  # to the code that waits it is a failure
+            codec = activation.worker.codec
+            error: Exception | None = None  # to the code that waits these are failures
+            if row.status == Status.EXPIRED:
                 error = RunExpired(row.name)
-                value = activation.worker.codec.encode_error(error, f"run {activation.id!r}")
+            elif row.status == Status.TERMINATED:
+                error = RunTerminated(row.name, reason_of(codec, value))
+            if error is not None:
+                value = codec.encode_error(error, f"run {activation.id!r}")
             work = activation.works.get(row.path)
             if work is None or work.child_id != row.name:
                 # Detached, or nobody waits for it any more: at its path another one may run since.

@@ -36,7 +36,7 @@ FROM dependencies d JOIN runs r ON r.run = d.run JOIN runs n ON n.run = d.needs
 WHERE n.status < 10 AND n.awaited = 0
 UNION ALL
 SELECT r.id, 'waits for the ends of runs, but is not scheduled' FROM dependencies d
-JOIN runs r ON r.run = d.run WHERE r.status <> 0 OR r.due IS NOT NULL
+JOIN runs r ON r.run = d.run WHERE r.status NOT IN (0, 4) OR r.due IS NOT NULL
 UNION ALL
 SELECT NULL, 'a dependency of run #' || run || ', which is gone' FROM dependencies
 WHERE run > 0 AND run NOT IN (SELECT run FROM runs)
@@ -56,6 +56,22 @@ FROM queues q WHERE (q.paused = 1 OR q.gated = 1)
     AND EXISTS (SELECT 1 FROM targets t WHERE t.queue = q.queue AND t.open = 1)
 LIMIT 100
 
+-- name: doctor_pause
+SELECT r.id, 'noted as paused, but its status is ' || r.status FROM pauses p JOIN runs r ON r.run = p.run
+WHERE r.status <> 4
+UNION ALL
+SELECT NULL, 'a pause of run #' || run || ', which is gone' FROM pauses WHERE run NOT IN (SELECT run FROM runs)
+UNION ALL
+SELECT r.id, 'is to pause once its worker lets go of it, which it has' FROM inbox i JOIN runs r ON r.run = i.run
+WHERE i.kind = 7 AND i.absorbed = 0 AND r.status IN (0, 1, 3)
+UNION ALL
+SELECT NULL, 'target #' || t.target || ' is claimed from, though ' || t.name || ' is paused' FROM targets t
+JOIN paused_names n ON n.name = t.name AND n.paused = 1 WHERE t.kind <> 2 AND (t.open = 1 OR t.paused = 0)
+UNION ALL
+SELECT NULL, 'target #' || t.target || ' is paused, but ' || t.name || ' is not' FROM targets t
+WHERE t.paused = 1 AND t.name NOT IN (SELECT name FROM paused_names WHERE paused = 1)
+LIMIT 100
+
 -- name: doctor_inbox
 SELECT r.id, 'parked, but its inbox holds a message that it has not taken' FROM runs r
 WHERE r.status = 3 AND EXISTS (SELECT 1 FROM inbox i WHERE i.run = r.run AND i.absorbed = 0)
@@ -73,6 +89,12 @@ UNION ALL
 SELECT c.id, 'a step still to be run, but its run has ended' FROM runs c
 JOIN runs p ON p.run = c.parent JOIN targets t ON t.target = c.target
 WHERE t.kind = 2 AND c.status IN (0, 1) AND c.fence = 0 AND p.status >= 10
+LIMIT 100
+
+-- name: doctor_terminated
+SELECT c.id, 'its parent ' || p.id || ' was terminated without it: terminate that again' FROM runs p
+CROSS JOIN runs c ON c.parent = p.run
+WHERE p.status = 13 AND c.parent_path <> '' AND c.status < 10
 LIMIT 100
 
 -- name: doctor_journal

@@ -2,7 +2,7 @@
 SELECT queue, paused, until, settings, ageing_since, aged FROM queues
 
 -- name: closed_targets
-SELECT target, queue, special FROM targets WHERE open = 0
+SELECT target, queue, special, paused FROM targets WHERE open = 0
 
 -- name: queue_row
 SELECT paused, settings, declared, ageing_since FROM queues WHERE queue = ?
@@ -26,7 +26,7 @@ ON CONFLICT (queue) DO UPDATE SET paused = 1, until = excluded.until, reason = e
 UPDATE queues SET paused = 0, until = NULL, reason = '' WHERE queue = ? AND paused = 1
 
 -- name: open_targets
-UPDATE targets SET open = (special = 0 AND ?) WHERE queue = ?
+UPDATE targets SET open = (special = 0 AND paused = 0 AND ?) WHERE queue = ?
 
 -- name: close_target
 UPDATE targets SET special = 1, open = 0 WHERE target = ? AND special = 0
@@ -61,8 +61,9 @@ SELECT r.run FROM targets t CROSS JOIN runs r ON r.target = t.target
 WHERE t.queue = ? AND r.status = 1 AND r.fence = 0 AND r.crashes < 2 AND r.lane <> 0
     AND r.parent IS NULL
 UNION ALL
-SELECT r.run FROM runs r CROSS JOIN targets t ON t.target = r.target
-WHERE r.due IS NOT NULL AND r.status = 0 AND r.fence = 0 AND t.queue = ? AND r.parent IS NULL
+SELECT r.run FROM runs r WHERE r.due IS NOT NULL
+    AND r.target IN (SELECT target FROM targets WHERE queue = ?)
+    AND r.status = 0 AND r.fence = 0 AND r.parent IS NULL
 UNION ALL
 SELECT r.run FROM (SELECT DISTINCT run FROM dependencies) d CROSS JOIN runs r ON r.run = d.run
     CROSS JOIN targets t ON t.target = r.target
@@ -114,7 +115,12 @@ SELECT lane FROM runs WHERE run = ?
 SELECT updated FROM runs WHERE run = ? AND status = 2
 
 -- name: any_keyed
-SELECT 1 FROM runs WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ? LIMIT 1
+SELECT * FROM (SELECT 1 FROM runs
+    WHERE status = 1 AND crashes < 2 AND lane <> 0 AND target = ? LIMIT 1)
+UNION ALL
+SELECT * FROM (SELECT 1 FROM runs
+    WHERE status = 1 AND crashes >= 2 AND lane <> 0 AND target = ? LIMIT 1)
+LIMIT 1
 
 -- name: held_of_queue
 SELECT count(*) FROM runs

@@ -25,8 +25,10 @@ ON CONFLICT (id) DO NOTHING
 SELECT target FROM targets WHERE queue = ? AND kind = ? AND name = ? AND version = ?
 
 -- name: insert_target
-INSERT INTO targets (queue, kind, name, version, open) VALUES (?, ?, ?, ?, NOT EXISTS (
-    SELECT 1 FROM queues WHERE queue = ? AND (paused = 1 OR gated = 1)))
+INSERT INTO targets (queue, kind, name, version, open, paused)
+SELECT v.column1, v.column2, v.column3, v.column4, v.column5 AND NOT v.column6, v.column6 FROM (VALUES (?, ?, ?, ?,
+    NOT EXISTS (SELECT 1 FROM queues WHERE queue = ? AND (paused = 1 OR gated = 1)),
+    ? <> 2 AND EXISTS (SELECT 1 FROM paused_names WHERE name = ? AND paused = 1))) v
 
 -- name: put_blob
 INSERT INTO blobs (run, role, value) VALUES (?, ?, ?)
@@ -37,10 +39,10 @@ SELECT r.run, t.kind, t.name, t.version, r.digest, r.nonce, r.status, r.parent, 
 FROM runs r CROSS JOIN targets t ON t.target = r.target WHERE r.id = ?
 
 -- name: ready_in_queue
-SELECT 1 FROM targets WHERE queue = ? AND open = 0
+SELECT 1 FROM targets WHERE queue = ? AND open = 0 AND paused = 0
 UNION ALL
 SELECT 1 FROM targets t CROSS JOIN runs r
-    ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ?
+    ON r.status = 1 AND r.crashes < 2 AND r.lane = 0 AND r.target = t.target WHERE t.queue = ? AND t.paused = 0
 LIMIT 1
 
 -- name: last_run
@@ -84,7 +86,8 @@ UPDATE runs SET status = ?, due = ?, updated = ?, worker = NULL,
         WHEN (SELECT j.fence FROM journal j WHERE j.run = runs.run ORDER BY j.seq DESC LIMIT 1) = fence
         THEN 0 ELSE crashes END
 WHERE run = ? AND fence = ? AND status = 2
-RETURNING target
+RETURNING target,
+    EXISTS (SELECT 1 FROM inbox i WHERE i.run = runs.run AND i.absorbed = 0 AND i.kind = 7)
 
 -- name: set_value
 UPDATE runs SET value = ? WHERE run = ?

@@ -134,13 +134,13 @@ RETURNING target, due
 
 -- name: fail_waiting
 UPDATE runs SET status = 11, value = ?, ended = ?, updated = ?, waiting = ''
-WHERE run = ? AND status = 0 AND fence = 0 AND due IS NULL
+WHERE run = ? AND status IN (0, 4) AND fence = 0 AND due IS NULL
 
 -- name: fail_some_waiting
 UPDATE runs SET status = 11, value = (SELECT CASE WHEN length(d.failure) <= ? THEN d.failure END
         FROM dependencies d WHERE d.run = runs.run AND d.needs = ?),
     ended = ?, updated = ?, waiting = ''
-WHERE run IN (SELECT value FROM json_each(?)) AND status = 0 AND fence = 0 AND due IS NULL
+WHERE run IN (SELECT value FROM json_each(?)) AND status IN (0, 4) AND fence = 0 AND due IS NULL
 RETURNING run
 
 -- name: finish_awaited

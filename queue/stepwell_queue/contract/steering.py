@@ -1,0 +1,73 @@
+"""Steering: what people do to runs, beside asking them to cancel and to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from stepwell_queue.contract.queries import Query
+from stepwell_queue.contract.rows import Time
+from stepwell_queue.contract.verbs import Verb
+
+
+class Terminated(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    status: int  # of the run, afterwards
+    more: bool  # children of it have not ended yet: say it again
+
+
+class Terminate(Verb[Terminated], frozen=True, array_like=True, tag=88, gc=False):
+    """End a run at once, TERMINATED, whatever it is about; no undo runs.
+
+    So do the runs that it waits for (children, and steps on other queues) and theirs, at most 1,000
+    in one go; detached ones go on. Whoever executes one of them loses it. `value`: the reason, for
+    who waits for its end. Said again it goes on with those that are left. One that has ended
+    otherwise stays as it is. Raises RunNotFound, RequestRefused (of a step).
+    """
+
+    id: str
+    uid: str
+    value: bytes
+    at: Time
+    actor: str = ""
+    reason: str = ""
+
+
+class PauseName(Verb[None], frozen=True, array_like=True, tag=89, gc=False):
+    """Have no run of the workflows and tasks of this name claimed, until ResumeName.
+
+    In all queues and versions, also those that come later. What is running goes on. `uid`: the same
+    again, among the last 32 of the name, changes nothing.
+    """
+
+    name: str
+    uid: str
+    at: Time
+    actor: str = ""
+    reason: str = ""
+
+
+class ResumeName(Verb[None], frozen=True, array_like=True, tag=90, gc=False):
+    """Take that back; a pause that is not there is none."""
+
+    name: str
+    uid: str
+    at: Time
+    actor: str = ""
+    reason: str = ""
+
+
+class PausedName(msgspec.Struct, frozen=True, array_like=True):
+    """Of the workflows and tasks of this name nothing is claimed."""
+
+    name: str
+    at: float
+    actor: str
+    reason: str
+
+
+class ListPausedNames(Query[Sequence[PausedName]], frozen=True, array_like=True, tag=120):
+    """Answered by the names that are paused, in their order."""
+
+    answer: ClassVar[Any] = list[PausedName]
