@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from random import Random
@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from stepwell_queue.clock import utc
-from stepwell_runtime.reports import Voice, checked_line, checked_progress
+from stepwell_runtime.reports import Voice, checked_line, checked_name, checked_progress
 
 
 class UndoEntry(Protocol):
@@ -75,6 +75,10 @@ class WorkflowScope(Protocol):
         """Note a NoteKind; raises SerializationError, StreamFull, ValueError."""
         ...
     def patched(self, id: str, *, retired: bool) -> bool: ...
+    def enter_undo_scope(self) -> Any: ...
+    def leave_undo_scope(self, scope: Any, *, failed: bool) -> Awaitable[Any] | None:
+        """Return what has to be awaited before the scope is over, if anything has."""
+        ...
 
 
 class JobScope(msgspec.Struct, eq=False):
@@ -152,6 +156,19 @@ class JobScope(msgspec.Struct, eq=False):
         voice = self._voice()
         if voice is not None:
             voice.line(*given, self.path, self.attempt)
+
+    def emit(self, name: str, item: object, /) -> None:
+        """Add an item to a stream of the run.
+
+        Any thread may; it returns at once, and `Run.stream(name)` reads it a moment later. What an
+        attempt has emitted stays, also if it fails. Once the attempt is over, nothing is added.
+        Raises SerializationError; PayloadTooLarge over 256 KiB; StreamFull once the steps of the
+        run have emitted 100,000 items or 16 MiB.
+        """
+        checked_name(name, "emit()")
+        voice = self._voice()
+        if voice is not None:
+            voice.item(name, item, self.path, self.attempt)
 
     def _voice(self) -> Voice | None:
         """Return what takes what this attempt says of itself; None = it is over."""

@@ -19,6 +19,7 @@ from stepwell import (
     current_run,
     current_step,
     parallel,
+    rollback_scope,
     sleep,
     step,
     wait_for_signal,
@@ -500,3 +501,58 @@ async def test_a_wake_up_that_was_on_its_way_does_not_go_on_with_a_cancelled_run
         with pytest.raises(RunCancelled):
             await run.result(timeout=LONG)
     assert stage.done == ["book a", "unbook a"]
+
+
+@workflow
+async def in_a_scope() -> str:
+    await book("before")
+    try:
+        async with rollback_scope():
+            await book("inside")
+            await fail("no")
+    except LookupError:
+        value = await wait_for_signal(go)
+    if value:
+        await fail("later")
+    return "went on"
+
+
+async def test_a_block_is_undone_and_the_run_goes_on_after_a_restart(app: Stepwell) -> None:
+    run = await app.start(in_a_scope(), id="run")
+    async with app.worker() as worker:
+        await worker.drain()
+    assert stage.done == ["book before", "book inside", "unbook inside"]
+    await run.signal(go, 0)
+    async with app.worker():
+        assert await run.result(timeout=LONG) == "went on"
+    assert stage.done == ["book before", "book inside", "unbook inside"]
+    assert (await app.history("run")).run.rollback == "none"
+
+
+async def test_the_run_undoes_what_no_scope_has_undone(app: Stepwell) -> None:
+    run = await app.start(in_a_scope())
+    await run.signal(go, 1)
+    async with app.worker():
+        with pytest.raises(LookupError, match="later"):
+            await run.result(timeout=LONG)
+    assert stage.done == ["book before", "book inside", "unbook inside", "unbook before"]
+
+
+@workflow(on_failure="hold")
+async def fails_by_its_scope() -> None:
+    async with rollback_scope():
+        await book("inside")
+        await fail("no")
+
+
+async def test_a_run_whose_scope_is_undone_is_not_held_and_cannot_be_retried(
+    app: Stepwell,
+) -> None:
+    run = await app.start(fails_by_its_scope(), id="run")
+    async with app.worker():
+        with pytest.raises(LookupError):
+            await run.result(timeout=LONG)
+        assert (await app.history("run")).run.rollback == "complete"
+        with pytest.raises(RequestRefused):
+            await run.retry()
+    assert stage.done == ["book inside", "unbook inside"]

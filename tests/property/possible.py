@@ -6,6 +6,7 @@ where the code stands, and at the end the code must have come to the stored outc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextvars import Context
 from datetime import UTC, datetime
@@ -219,18 +220,26 @@ class Replay:
     def _check_undos(self) -> None:
         execution, run = self.execution, self.history.run
         undos = [record for record in self.history.journal if record.path.startswith("~")]
-        wanted = [undo.index for undo in reversed(execution.undos) if not undo.discarded]
+        began = [r.seq for r in self.history.journal if r.kind == RecordKind.FAILURE]
+        in_scopes = [record for record in undos if not began or record.seq < began[0]]
+        undos = undos[len(in_scopes) :]
+        done = [undone(record) for record in in_scopes if record.kind == RecordKind.STEP_OK]
+        assert sorted(done) == [undo.index for undo in execution.undos if undo.undone]
+        failed = Counter(undone(r) for r in in_scopes if r.kind == RecordKind.STEP_FAILED)
+        assert failed == {u.index: u.failures for u in execution.undos if u.failures}
+        wanted = [undo.index for undo in reversed(execution.undos) if undo.stands]
         if not execution.rolling_back:
             assert not undos
-            assert run.rollback == Rollback.NONE
+            for_good = run.status == Status.FAILED and execution.undone_for_good
+            assert run.rollback == (Rollback.COMPLETE if for_good else Rollback.NONE)
         else:
             while undos:
                 now, undos = undos[: len(wanted)], undos[len(wanted) :]
                 assert [undone(record) for record in now] == wanted
                 # a resumed rollback repeats what failed, and only that
                 wanted = [undone(r) for r in now if r.kind == RecordKind.STEP_FAILED]
-            failed = bool(execution.undo_errors)
-            assert run.rollback == (Rollback.INCOMPLETE if failed else Rollback.COMPLETE)
+            incomplete = bool(execution.undo_errors)
+            assert run.rollback == (Rollback.INCOMPLETE if incomplete else Rollback.COMPLETE)
 
 
 def is_retry(record: Record) -> bool:

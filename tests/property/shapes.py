@@ -23,6 +23,7 @@ from stepwell import (
     patched,
     race,
     random,
+    rollback_scope,
     sleep,
     start,
     step,
@@ -222,6 +223,15 @@ async def _undo(node: Node, trace: Trace) -> None:
         undo.discard()
 
 
+async def _scoped(node: Node, trace: Trace) -> Any:
+    try:
+        async with rollback_scope():
+            return await perform(node["node"], trace)
+    except Exception as error:  # noqa: BLE001  what any step may raise
+        trace.append(f"undone {type(error).__name__} {error}")
+        return await perform(node["handler"], trace)
+
+
 async def _patched(node: Node, trace: Trace) -> Any:
     new = patched(node["id"])
     return await perform(node["nodes"][0 if new else 1], trace)
@@ -264,6 +274,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
     "fork": _fork,
     "undo": _undo,
     "patched": _patched,
+    "scoped": _scoped,
     "chance": _chance,
     "child": _child,
     "held child": _held_child,
@@ -355,6 +366,7 @@ def _inner(nodes: st.SearchStrategy[Node]) -> list[st.SearchStrategy[Node]]:
         of_kind("race", nodes=several),
         of_kind("guarded", node=nodes, handler=nodes),
         of_kind("finally", node=nodes, handler=_CLEANUP),
+        of_kind("scoped", node=nodes, handler=nodes),
         of_kind("stubborn", node=nodes),
         of_kind("fork", nodes=st.lists(nodes, min_size=2, max_size=2)),
     ]

@@ -8,6 +8,8 @@ from stepwell_queue.contract import Record
 from stepwell_runtime.core.branch import Branch, CallOp
 from stepwell_runtime.core.commands import CallCommand, GroupCommand, SleepCommand, WaitCommand
 from stepwell_runtime.core.execution import Execution
+from stepwell_runtime.core.scopes import Unwinding
+from stepwell_runtime.core.undo import Undo
 from stepwell_runtime.launch import decode_each
 
 Events = list[tuple[Any, ...]]
@@ -31,9 +33,9 @@ class Watched(Execution):
         self.events.append(("asked", branch.prefix, branch.position, *described(command)))
         super()._ask(branch, command)
 
-    def next_undo(self) -> None:
+    def run_undo(self, undo: Undo, unwinding: Unwinding | None) -> None:
         already = len(self.opened)
-        super().next_undo()
+        super().run_undo(undo, unwinding)
         for op in self.opened[already:]:
             assert isinstance(op, CallOp)
             args, _ = decode_each(self.codec, op.definition, op.args, trusted=True)

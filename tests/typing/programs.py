@@ -50,6 +50,7 @@ from stepwell import (
     parallel,
     patched,
     race,
+    rollback_scope,
     schedule,
     sleep,
     sleep_until,
@@ -221,6 +222,8 @@ async def approval(person: str) -> Answer:
                 assert_type(nothing, None)
                 assert_type(await remind(person), datetime)
     await sleep_until(until)
+    async with rollback_scope():
+        await sleep(1)
     assert_type(patched("new"), bool)
     assert_type(patched("new", retired=True), bool)
     fallback = await wait_for_signal(answer, timeout=1, default=0)

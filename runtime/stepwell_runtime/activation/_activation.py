@@ -469,6 +469,7 @@ class Activation:
                 outcome.verdict == "failed"
                 and self.definition.on_failure == "hold"
                 and not self.never_hold
+                and not execution.undone_for_good
             ):
                 if self.journal.has_changes:
                     self.journal.append(())  # what is over must not meet the code after a retry
@@ -482,7 +483,7 @@ class Activation:
                 self.journal.append((record,), phase=int(Phase.ROLLING_BACK))
                 return
         undo_errors = execution.undo_errors
-        rollback = Rollback.NONE
+        rollback = Rollback.COMPLETE if execution.undone_for_good else Rollback.NONE
         if execution.rolling_back:
             rollback = Rollback.INCOMPLETE if undo_errors else Rollback.COMPLETE
         for failed in undo_errors:

@@ -9,13 +9,16 @@ from stepwell_runtime.core.commands import (
     CallCommand,
     Command,
     JoinCommand,
+    QuestionCommand,
     SleepCommand,
     StartCommand,
     StepCommand,
+    UnwindCommand,
     WaitCommand,
 )
 from stepwell_runtime.core.guard import foreign_await
 from stepwell_runtime.core.outcomes import after_signal, default_of
+from stepwell_runtime.core.scopes import unwind
 from stepwell_runtime.errors import DurabilityError
 from stepwell_runtime.launch import Arguments, encode_digested
 
@@ -32,10 +35,15 @@ def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op
         op = Op(path, "sleep", "sleep", command, branch, execution.seq)
         op.due = command.until if command.delay is None else execution.now + command.delay
         return op
+    if isinstance(command, QuestionCommand):
+        return execution.talk().ask(branch, command, path)
     if isinstance(command, WaitCommand):
         return _wait(execution, branch, command, path)
     if isinstance(command, JoinCommand):
         return _join(execution, branch, command, path)
+    if isinstance(command, UnwindCommand):
+        unwind(execution, branch, command)
+        return None
     execution.stuck = foreign_await(command)
     return None
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
+from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand, UnwindCommand
+from stepwell_runtime.core.scopes import UndoScope, Unwinding, enter_scope, leave_scope
 from stepwell_runtime.definitions import CallOptions, Definition
 from stepwell_runtime.errors import Cancelled
 from stepwell_runtime.launch import Arguments
@@ -79,6 +80,7 @@ class Branch:
         "index",
         "position",
         "prefix",
+        "scope",
         "waiting",
     )
 
@@ -88,14 +90,15 @@ class Branch:
         prefix: str,
         code: Coroutine[Any, Any, Any] | CallCommand | None,
         context: Context,
-        group: Group | None,
+        group: Group | Unwinding | None,
         index: int,
         exempt: bool,
     ) -> None:
         self.execution, self.prefix, self.context, self.code = execution, prefix, context, code
         self.group, self.index, self.exempt = group, index, exempt
         self.position = 0
-        self.waiting: Op | Group | None = None
+        self.waiting: Op | Group | Unwinding | None = None
+        self.scope: UndoScope | None = None  # None: the run
         self.cancelling = self.closing = self.done = False
         self._chance: random.Random | None = None
         self._uuids: random.Random | None = None
@@ -103,7 +106,7 @@ class Branch:
     def unlink(self) -> None:
         """Drop what holds this branch in turn, so that it goes without the garbage collector."""
         del self.execution, self.context
-        self.code = self.group = self.waiting = None
+        self.code = self.group = self.waiting = self.scope = None
         self.closing = True
 
     # --- the scope that user code sees ---
@@ -139,7 +142,13 @@ class Branch:
         self.execution.talk().say(kind, name, value)
 
     def compensate(self, call: CallCommand) -> UndoEntry:
-        return self.execution.register_undo(call)
+        return self.execution.register_undo(call, self)
+
+    def enter_undo_scope(self) -> UndoScope:
+        return enter_scope(self)
+
+    def leave_undo_scope(self, scope: UndoScope, *, failed: bool) -> UnwindCommand | None:
+        return leave_scope(self, scope, failed=failed)
 
 
 class Group:

@@ -29,7 +29,7 @@ def cancel_branch(execution: Execution, branch: Branch) -> None:
             waiting.was_cancelled = True
         for sub in waiting.branches:
             cancel_branch(execution, sub)
-    elif waiting is not None and waiting.state is OPEN:
+    elif isinstance(waiting, Op) and waiting.state is OPEN:  # undos are not interrupted
         _cancel_op(execution, waiting)
 
 

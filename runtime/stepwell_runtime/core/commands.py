@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Generator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepwell_runtime.definitions import CallOptions, Definition, StepDefinition
+
+if TYPE_CHECKING:
+    from stepwell_runtime.core.scopes import UndoScope
 
 
 class Command:
@@ -18,6 +21,7 @@ class Command:
 
     __slots__ = ("handling",)
     handling: BaseException | None
+    always = False  # a cancelled branch may ask for it, too
 
     def __await__(self) -> Generator[Command, Any, Any]:
         self.handling = sys.exception()
@@ -87,6 +91,12 @@ class WaitCommand(Command):
         self.name, self.type, self.timeout, self.default = name, type, timeout, default
 
 
+class QuestionCommand(WaitCommand):
+    """Wait for a question; resumed with its uid and its payload, or AskTimeout."""
+
+    __slots__ = ()
+
+
 class GroupCommand(Command):
     """Run awaitables as branches.
 
@@ -117,3 +127,13 @@ class JoinCommand(Command):
 
     def __init__(self, run_id: str, result_type: Any) -> None:
         self.run_id, self.result_type = run_id, result_type
+
+
+class UnwindCommand(Command):
+    """Run the undos of a scope; resumed with the errors of those that failed."""
+
+    __slots__ = ("scope",)
+    always = True
+
+    def __init__(self, scope: UndoScope) -> None:
+        self.scope = scope

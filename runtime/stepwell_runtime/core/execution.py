@@ -49,6 +49,7 @@ from stepwell_runtime.core.outcomes import (
 )
 from stepwell_runtime.core.outcomes import Outcome as Outcome
 from stepwell_runtime.core.rollback import register_own_undo
+from stepwell_runtime.core.scopes import Unwinding, home
 from stepwell_runtime.core.talking import Talk
 from stepwell_runtime.core.undo import Undo, UndoStack
 from stepwell_runtime.definitions import StepDefinition
@@ -97,6 +98,8 @@ class Execution:
         "seq",
         "stuck",
         "swallowed",
+        "unwindings",
+        "unwound",
         "withdrawn",
         "zombies",
     )
@@ -123,6 +126,8 @@ class Execution:
         self.resumed = 0  # how often the rollback was resumed
         self._undo_stack: UndoStack | None = None
         self.ops: dict[str, Op] = {}
+        self.unwindings: list[Unwinding] = []  # those that wait for branches
+        self.unwound = False  # undos of a scope have run
         self.opened: list[Op] = []
         self.withdrawn: list[Op] = []
         self.seq = 0
@@ -229,6 +234,15 @@ class Execution:
     def waits_for(self) -> list[Op]:
         return list(self.ops.values())
 
+    @property
+    def undone_for_good(self) -> bool:
+        """Whether a retry from what failed the run would repeat work that a scope has undone."""
+        if not self.unwound:
+            return False
+        voided = set(self.retry_voids())
+        undos = [one for path, one in self._ended.items() if path.startswith("~")]
+        return any(one is not None and one[0] in voided for one in undos)
+
     def retry_voids(self) -> list[int]:
         """Return the seqs to void so that the run goes on from the operation that failed it.
 
@@ -260,7 +274,7 @@ class Execution:
                     record.value, definition.result_type, where=definition.its_result
                 )
             if isinstance(definition, StepDefinition) and definition.compensate is not None:
-                error = register_own_undo(self, definition.compensate, value)
+                error = register_own_undo(self, op.branch, definition.compensate, value)
         else:
             # What failed while its branch was being cancelled got no retries: it counts as cut.
             cut = op.state is SETTLING and kind not in SUCCEEDED
@@ -321,11 +335,14 @@ class Execution:
 
     # --- rollback ---
 
-    def register_undo(self, call: CallCommand) -> Undo:
+    def register_undo(self, call: CallCommand, branch: Branch) -> Undo:
         """Put a call on the undo stack, with its arguments as they are now."""
         if self.rolling_back:
             return Undo(self.codec, call, 0)
-        return self.undo_stack().register(self.codec, call)
+        undo, scope = self.undo_stack().register(self.codec, call), home(branch.scope)
+        if scope is not None:
+            scope.undos.append(undo)
+        return undo
 
     def patched(self, id: str, *, retired: bool) -> bool:
         """Whether the code goes the new way at this patch."""
@@ -348,11 +365,15 @@ class Execution:
         undo = self.undo_stack().next()
         if undo is None:
             self.rolled_back = True
-            return
+        else:
+            self.run_undo(undo, None)
+
+    def run_undo(self, undo: Undo, unwinding: Unwinding | None) -> None:
+        """Ask for what an undo does; `unwinding`: of its scope, None = of the run."""
         index = undo.index
-        branch = Branch(self, f"~{index}.", None, self._context, None, index, exempt=True)
+        branch = Branch(self, f"~{index}.", None, self._context, unwinding, index, exempt=True)
         self.live[branch] = None
-        path = f"~{index}.0"
+        path = f"~{index}.{undo.failures}"
         op = call_op(self, branch, undo.call, path, undo.encoded)
         branch.waiting = self.ops[path] = op
         self.opened.append(op)
@@ -451,7 +472,12 @@ class Execution:
         if not isinstance(command, Command):
             self.stuck = foreign_await(command)
             return
-        if branch.cancelling and not branch.exempt and not is_handling_cancel(command.handling):
+        if (
+            branch.cancelling
+            and not branch.exempt
+            and not command.always
+            and not is_handling_cancel(command.handling)
+        ):
             refuse_cancelled(self, branch, command)
             return
         command.handling = None  # its traceback may hold the frame that holds this command
@@ -487,7 +513,9 @@ class Execution:
         branch.done = True
         del self.live[branch]
         group = branch.group
-        if group is not None:
+        if isinstance(group, Unwinding):
+            group.undone(self, branch.index, error)
+        elif group is not None:
             branch_of_group_ended(self, group, branch, value, error)
         elif branch is self.main:
             self.main_outcome = (
@@ -498,6 +526,8 @@ class Execution:
         elif self.rolling_back:
             self.undo_stack().failed(branch.index, error)
             self.next_undo()
+        for unwinding in tuple(self.unwindings):
+            unwinding.go_on(self)
         if self.outcome is None and self.main_outcome is not None and not self.live:
             self.outcome = self.main_outcome
         branch.unlink()

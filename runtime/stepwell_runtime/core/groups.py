@@ -30,9 +30,10 @@ def _start_branch(execution: Execution, group: Group, exempt: bool) -> None:
     group.live += 1
     code = code_of(group.command.branches[index])
     prefix = f"{group.path}.{index}."
-    group.branches.append(
-        execution.add_branch(prefix, code, group.parent.context, group, index, exempt=exempt)
-    )
+    parent = group.parent
+    branch = execution.add_branch(prefix, code, parent.context, group, index, exempt=exempt)
+    branch.scope = parent.scope
+    group.branches.append(branch)
 
 
 def branch_of_group_ended(

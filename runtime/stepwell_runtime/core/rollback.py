@@ -6,23 +6,25 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stepwell_queue.contract import Record
+from stepwell_runtime.core.scopes import Unwinding
 from stepwell_runtime.errors import Diverged
 
 if TYPE_CHECKING:
+    from stepwell_runtime.core.branch import Branch
     from stepwell_runtime.core.execution import Execution
 
 
 def register_own_undo(
-    execution: Execution, compensate: Callable[[Any], Any], value: Any
+    execution: Execution, branch: Branch, compensate: Callable[[Any], Any], value: Any
 ) -> BaseException | None:
     """Register the undo of a step that has returned; return what making it raised."""
-    if execution.rolling_back:
+    if execution.rolling_back or isinstance(branch.group, Unwinding):
         return None
     guard, failure = execution.guard, None
     outermost = guard.enter()
     guard.violation = None
     try:
-        execution.register_undo(compensate(value))
+        execution.register_undo(compensate(value), branch)
     except Exception as error:  # noqa: BLE001 - user code: raised where the step is awaited
         failure = error
     finally:

@@ -13,13 +13,20 @@ class Undo:
     `encoded`: those, with their digest. Making one raises SerializationError.
     """
 
-    __slots__ = ("call", "discarded", "encoded", "error", "index")
+    __slots__ = ("call", "discarded", "encoded", "error", "failures", "index", "undone")
 
     def __init__(self, codec: Codec, call: CallCommand, index: int) -> None:
         self.call, self.index = call, index
         self.encoded = encode_digested(codec, call.definition, call.args, call.kwargs)
         self.discarded = False
+        self.undone = False  # in a scope
+        self.failures = 0  # there
         self.error: BaseException | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is still to run, should what is around it fail."""
+        return not self.discarded and not self.undone
 
     def discard(self) -> None:
         self.discarded = True
@@ -46,16 +53,16 @@ class UndoStack:
 
     @property
     def errors(self) -> list[BaseException]:
-        return [undo.error for undo in self.all if undo.error is not None]
+        return [undo.error for undo in self.all if undo.error is not None and not undo.discarded]
 
     def _standing(self) -> list[Undo]:
-        return [undo for undo in self.all if not undo.discarded]
+        return [undo for undo in self.all if undo.stands]
 
     def run_all(self) -> None:
         self._pending = self._standing()
 
     def run_failed(self) -> None:
-        self._pending = [undo for undo in self.all if undo.error is not None]
+        self._pending = [undo for undo in self.all if undo.error is not None and not undo.discarded]
 
     def next(self) -> Undo | None:
         """Return the newest undo that is still to run; None when there is none."""
