@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 from stepwell.cli import (
+    _check,
     _dead_letters,
     _journals,
     _look,
     _ping,
     _queues,
-    _reports,
     _replay,
+    _reports,
     _schedules,
     _server,
     _start,
@@ -38,13 +39,14 @@ _start.add_to(app)
 _look.add_to(app)
 _reports.add_to(app)
 _journals.add_to(app)
-_steer.add_to(app)
 _replay.add_to(app)
+_steer.add_to(app)
 _dead_letters.add_to(app)
 _queues.add_to(app)
 _schedules.add_to(app)
 _server.add_to(app)
 _ping.add_to(app)
+_check.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:
