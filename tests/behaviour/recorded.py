@@ -1,25 +1,17 @@
-"""Workflows whose journals are kept, one file for each release that wrote them.
+"""Workflows of which `tests/journals/0.1.jsonl` has the journals; neither may ever change.
 
-Neither these workflows nor the files may change. `python -m tests.behaviour.recorded VERSION`, in
-the root of the repository, writes the file of a new release.
+Those of later releases are in `tests/journals/workflows.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import tempfile
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from stepwell import (
     Retry,
     Signal,
-    Stepwell,
     compensate,
     current_app,
     current_step,
@@ -35,9 +27,6 @@ from stepwell import (
     wait_for_signal,
     workflow,
 )
-from stepwell_queue.contract import Record
-
-JOURNALS = Path(__file__).parent / "journals"
 
 
 @dataclass(frozen=True)
@@ -53,19 +42,6 @@ class Lost(Exception):
 
 
 found = Signal("found", Parcel)
-
-
-class Kept(msgspec.Struct):
-    """One ended run, as it was stored."""
-
-    workflow: str
-    id: str
-    seed: str
-    created: float
-    status: str
-    rollback: int
-    value: bytes
-    journal: list[Record]
 
 
 @step
@@ -154,33 +130,3 @@ async def goes_wrong(id: str) -> None:
         await parallel(small(id, True), sleep(3600), wait_for_signal(found))
     finally:
         await unshelve(parcel)
-
-
-CALLS = {"goes_well": goes_well, "goes_wrong": goes_wrong}
-
-
-async def kept(app: Stepwell, name: str) -> Kept:
-    run = await app.start(CALLS[name]("p-1"), id=name)
-    await asyncio.gather(run.result(timeout=20), return_exceptions=True)
-    history = await app.engine.store.history(run.id)
-    assert history is not None
-    info = history.run
-    seed = f"{info.id}/{info.nonce}/0"
-    status = await run.status()
-    journal = list(history.journal)
-    return Kept(name, info.id, seed, info.created, status, info.rollback, info.value, journal)
-
-
-async def main(version: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        app = Stepwell(Path(folder) / "runs.db", include=[__name__])
-        async with app, app.worker(queues=["default", "depot"]):
-            runs = [await kept(app, name) for name in CALLS]
-    (JOURNALS / f"{version}.json").write_bytes(msgspec.json.format(msgspec.json.encode(runs)))
-
-
-if __name__ == "__main__":
-    # Classes are stored by the name of their module, which must not be __main__.
-    from tests.behaviour import recorded
-
-    asyncio.run(recorded.main(sys.argv[1]))
