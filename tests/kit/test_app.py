@@ -278,9 +278,7 @@ async def test_a_function_whose_result_does_not_fit_fails_the_step() -> None:
 async def test_a_stub_called_with_what_the_step_does_not_take_fails_the_test() -> None:
     async with kit() as app:
         app.stub(charge, returns=Receipt("stub"))
-        with pytest.raises(
-            AssertionError, match="'charge': its parameter 'order' takes Order"
-        ):
+        with pytest.raises(AssertionError, match="'charge': its parameter 'order' takes Order"):
             await app.run(flows.charges_wrongly())
 
 

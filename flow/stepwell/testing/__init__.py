@@ -5,6 +5,23 @@ Imported only by tests; it needs neither pytest nor anything else.
 
 from stepwell.testing._app import NeverAwaited, TestApp
 from stepwell.testing._clock import NothingDue
+from stepwell.testing._crash import CrashReport, Repeated, crash_test
+from stepwell.testing._lives import CancelAt, RunOutcome, SignalAt
+from stepwell.testing._simulate import SimulationReport, simulate
 from stepwell.testing._stubs import Stub, StubCall
 
-__all__ = ["NeverAwaited", "NothingDue", "Stub", "StubCall", "TestApp"]
+__all__ = [
+    "CancelAt",
+    "CrashReport",
+    "NeverAwaited",
+    "NothingDue",
+    "Repeated",
+    "RunOutcome",
+    "SignalAt",
+    "SimulationReport",
+    "Stub",
+    "StubCall",
+    "TestApp",
+    "crash_test",
+    "simulate",
+]

@@ -21,7 +21,7 @@ from stepwell._app.worker import Worker, worker_options
 from stepwell._calls import Call, TaskCall, WorkflowCall, hears_forgotten
 from stepwell._signals import Signal
 from stepwell.testing._clock import VirtualClock
-from stepwell.testing._probe import Probe
+from stepwell.testing._probe import Delays, Execution, Probe
 from stepwell.testing._store import KitStore, open_kit_store
 from stepwell.testing._stubbing import Stubbing
 from stepwell.testing._stubs import Stubs
@@ -38,7 +38,11 @@ T = TypeVar("T")
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
-class NeverAwaited(AssertionError):
+class CodeIsWrong(AssertionError):
+    """What the kit has found to be wrong with the code that it ran."""
+
+
+class NeverAwaited(CodeIsWrong):
     """A workflow built a call and neither awaited it nor handed it on."""
 
 
@@ -198,6 +202,26 @@ class TestApp(Stubbing, Stepwell):
         """Return what its workers serve: the code that is included, or what stands in for it."""
         return self._served or super().definitions()
 
+    # --- how crash tests have several apps, one after another, on one file ---
+
+    def go_on(self, file: Path, life: int, stubs: Stubs, executed: list[Execution]) -> None:
+        """Have this app, which is not open yet, be the next process that opens a file."""
+        self._file, self._life = file, life
+        self._stubs = self._probe.stubs = stubs
+        self._probe.executed = executed
+
+    def disturb(self, delays: Delays | None, late: Callable[[], float]) -> None:
+        """Have executions take time, and timers be late."""
+        self._probe.delays, self.virtual.late = delays, late
+
+    async def die(self) -> None:
+        """Stop everything as the death of the process would: nothing more is written."""
+        running = self._running
+        for one in list(running.held.values()):
+            one.lost()
+        await self._store.close()
+        await running.abandon()
+
     # --- what is found to be wrong ---
 
     def _complain(self, problem: str) -> None:
@@ -214,7 +238,7 @@ class TestApp(Stubbing, Stepwell):
         complaints, self._complaints = self._complaints, []
         if complaints:
             forgotten = any("never awaited" in one for one in complaints)
-            raise (NeverAwaited if forgotten else AssertionError)("\n".join(complaints))
+            raise (NeverAwaited if forgotten else CodeIsWrong)("\n".join(complaints))
 
     # --- running ---
 

@@ -30,6 +30,10 @@ class Execution:
         return self.run_id, self.path, self.attempt
 
 
+Delays = Callable[[Execution], tuple[float, float]]
+"""Says how many seconds of virtual time an execution takes before and after its function."""
+
+
 class Probe(Middleware):
     """Sees every attempt of one app."""
 
@@ -40,8 +44,7 @@ class Probe(Middleware):
         self.running = 0
         """Attempts that are not waiting for virtual time."""
         self.executed: list[Execution] = []
-        self.delays: Callable[[Execution], tuple[float, float]] | None = None
-        """Seconds before and after the function."""
+        self.delays: Delays | None = None
 
     async def around(self, job: JobScope, call_next: CallNext) -> object:
         assert isinstance(job, Attempt)

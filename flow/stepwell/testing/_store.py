@@ -14,7 +14,7 @@ from stepwell_queue.clock import Ids
 from stepwell_queue.contract import Ended, History, Query, RunFilter, RunInfo, Status
 from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.apply import Batch, Outage
-from stepwell_queue.sqlite.files import open_files
+from stepwell_queue.sqlite.files import Files, open_files
 from stepwell_queue.sqlite.store import SqliteStore
 from stepwell_queue.sqlite.writer import Applied, Writer
 
@@ -23,27 +23,27 @@ LEASE = 1000.0  # seconds of real time: no test waits for the end of one
 
 
 class MortalWriter(Writer):
-    """Counts commits; after the one that is the last, nothing is written and nobody hears of it."""
+    """Counts commits; the process dies when it wants to write more than so many."""
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer._connect, writer._context, writer._turn)
         self.commits = 0
         self.dead = False
-        self._dies_after: int | None = None
+        self.dies_after: int | None = None
         self._died: Callable[[], None] = lambda: None
 
     def count_from_here(self, dies_after: int | None, died: Callable[[], None]) -> None:
-        self.commits, self._dies_after, self._died = 0, dies_after, died
+        self.commits, self.dies_after, self._died = 0, dies_after, died
 
     def apply(self, batch: Batch) -> Applied:
+        # Death comes as late as it can: what was done since the last write that is kept is lost.
+        if self.commits == self.dies_after and not self.dead:
+            self.dead = True
+            self._died()
         if self.dead:
             raise Outage("the process is dead")
         applied = super().apply(batch)
         self.commits += 1
-        if self.commits == self._dies_after:
-            self.dead = True
-            self._died()
-            raise Outage("the process is dead")
         return applied
 
 
@@ -63,9 +63,14 @@ class KitStore(SqliteStore):
         writing = bool(group._busy or group._scheduled or group._open)
         return writing or self._reading > 0 or bool(self._hub._tasks)
 
-    def silence(self) -> None:
-        """Have it not say again and again that nothing can be written."""
-        self._group._delay = 1.0
+    def dies_after(self, commits: int | None, died: Callable[[], None]) -> None:
+        """Count commits from here on, and die of the one after so many; None = live on."""
+
+        def silenced() -> None:
+            self._group._delay = 1.0  # as after a failure that was logged, so that none is
+            died()
+
+        self.writer.count_from_here(commits, silenced)
 
     async def wait_ended(self, id: str) -> Ended:
         ended = asyncio.ensure_future(super().wait_ended(id))
@@ -116,10 +121,15 @@ class KitStore(SqliteStore):
 
 async def open_kit_store(path: Path, clock: VirtualClock, ids: Ids) -> KitStore:
     """Open a file as the embedded store does that survives the death of its process."""
-    files = await asyncio.to_thread(open_files, path, "process", clock, ids, LEASE, sqlite3.connect)
-    writer = await asyncio.to_thread(MortalWriter, files.writer)
-    await asyncio.to_thread(files.writer.stop)
-    store = KitStore(path, "process", files._replace(writer=writer))
+
+    def open_all() -> tuple[Files, MortalWriter]:
+        files = open_files(path, "process", clock, ids, LEASE, sqlite3.connect)
+        writer = MortalWriter(files.writer)
+        files.writer.stop()
+        return files._replace(writer=writer), writer
+
+    files, writer = await asyncio.to_thread(open_all)
+    store = KitStore(path, "process", files)
     store.virtual, store.writer = clock, writer
     await store.join()
     return store

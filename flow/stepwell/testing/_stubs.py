@@ -100,8 +100,8 @@ def stub_of(
 
 def _made(outcome: Any) -> Any:
     """Return an exception for a class of exceptions, as `raise` does."""
-    is_class = isinstance(outcome, type) and issubclass(outcome, BaseException)
-    return outcome() if is_class else outcome
+    made: Any = outcome
+    return made() if inspect.isclass(outcome) and issubclass(outcome, BaseException) else made
 
 
 def refuse_result(definition: Definition, value: object) -> None:
