@@ -27,6 +27,7 @@ from stepwell_queue import (
 )
 from stepwell_queue.contract import (
     FailedAttempt,
+    Hold,
     ListDeadLetters,
     PurgeDeadLetters,
     Requeue,
@@ -331,6 +332,19 @@ async def test_purged_runs_are_gone_with_all_that_belongs_to_them(bench: Bench) 
     left = [id for id in ids if await bench.store.info(id) is not None]
     assert left == ["child", "parent", "ready", "last"]
     assert await bench.store.doctor() == []
+
+
+async def test_a_run_whose_unique_key_is_taken_for_a_time_is_not_purged_before(
+    timed: Bench, clock: ManualClock
+) -> None:
+    terms = Terms(unique="k", hold=Hold.UNTIL, held_until=clock.now() + 60)
+    run = await timed.claimed(await timed.session(), "run", identity=TASK, terms=terms)
+    await timed.start("last", identity=TASK)
+    await timed.store.do(Finish(run.run, 1, Status.FAILED, b"", clock.now(), attempts=1))
+    assert await timed.store.do(PurgeDeadLetters(["run"])) == 0
+    assert not (await timed.store.do(Start(timed.new("again", identity=TASK, terms=terms)))).created
+    clock.move(61)
+    assert await timed.store.do(PurgeDeadLetters(["run"])) == 1
 
 
 @pytest.mark.parametrize("kind", [Requeue, PurgeDeadLetters])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import pytest
@@ -205,6 +206,38 @@ async def test_a_worker_that_claims_no_more_is_woken_when_there_is_a_token(
     clock.move(1.1)
     await listener.wait_ready()
     assert await claimed(timed, session) == ids[1:]
+
+
+def have_crashed(bench: Bench, ids: list[str]) -> None:
+    db = sqlite3.connect(bench.path)
+    with db:
+        db.executemany("UPDATE runs SET crashes = 2 WHERE id = ?", [(id,) for id in ids])
+    db.close()
+
+
+async def test_a_run_that_crashed_is_claimed_once_its_key_has_a_token(
+    timed: Bench, clock: ManualClock
+) -> None:
+    await settings(timed, key_rate=RateLimit(1, 1.0, 1))
+    listener = Listener()
+    session = await timed.session(listener=listener)
+    first, crashed = await keyed(timed, "a", 2)
+    have_crashed(timed, [crashed])
+    assert await claimed(timed, session) == [first]
+    listener.ready.clear()
+    clock.move(1.1)
+    await listener.wait_ready()
+    assert [run.id for run in (await timed.claim(session, idle=True)).runs] == [crashed]
+
+
+async def test_many_that_crashed_of_a_key_without_room_hide_none_of_another(bench: Bench) -> None:
+    await settings(bench, key_limit=1)
+    session = await bench.session()
+    _, *blocked = await keyed(bench, "a", 31)
+    (other,) = await keyed(bench, "b", 1)
+    assert len(await claim(bench, session, 1)) == 1
+    have_crashed(bench, [*blocked, other])
+    assert [run.id for run in (await bench.claim(session, idle=True)).runs] == [other]
 
 
 async def test_limits_of_queue_and_key_hold_together(bench: Bench) -> None:

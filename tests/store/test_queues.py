@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from stepwell_queue import Append, Finish, Kind, OpenOp, RequestRefused, RunFilter, Status, Verb
+from stepwell_queue import (
+    Append,
+    CancelRun,
+    Finish,
+    Kind,
+    OpenOp,
+    RequestRefused,
+    RunFilter,
+    Status,
+    Verb,
+)
 from stepwell_queue.contract import (
     Claimed,
     CountEnds,
@@ -417,6 +427,26 @@ async def test_nothing_that_an_unended_run_needs_is_deleted(bench: Bench) -> Non
     assert await prune(bench, 9e9, None, queue="mail") == 0
     assert await prune(bench, 9e9, None, queue="default") == 3
     assert await left(bench) == ["newest"]
+
+
+async def test_what_cannot_go_yet_is_passed_over_and_goes_once_it_can(bench: Bench) -> None:
+    """Parents have ended, of children that have not: they are the oldest, and stay."""
+    session = await bench.session()
+    for number in range(3):
+        parent = (await bench.claimed(session, f"parent-{number}")).run
+        child = bench.new(f"child-{number}", identity=TASK, queue="elsewhere")
+        await bench.store.do(Append(parent, 1, children=[("", child)]))
+        await bench.store.do(Finish(parent, 1, Status.COMPLETED, b"", bench.clock.now()))
+    for number in range(4):
+        run = (await bench.claimed(session, f"r{number}")).run
+        await bench.store.do(Finish(run, 1, Status.COMPLETED, b"", bench.clock.now()))
+    await bench.start("last", queue="elsewhere")
+    passes = Prune(bench.clock.now() + 1, None, 2)
+    assert [await bench.store.do(passes) for _ in range(3)] == [2, 2, 0]
+    await bench.store.do(CancelRun("child-1", "u", b"", bench.clock.now()))
+    assert [await bench.store.do(passes) for _ in range(2)] == [2, 0]
+    assert await bench.store.info("parent-1") is None
+    assert await bench.store.info("parent-0") is not None
 
 
 async def test_a_run_whose_unique_key_is_taken_for_a_time_stays_until_then(

@@ -248,6 +248,8 @@ SORTS_LITTLE = ("running_in_queue", "ready_in_lanes", "kept_since", "prunable")
             "prunable",
             ["SEARCH o USING COVERING INDEX runs_ended (target=? AND ended>? AND ended<?)"],
         ),
+        ("unclaimed_in_queue", ["SEARCH r USING INDEX runs_due (due>?)"]),
+        ("any_keyed", ["SEARCH runs USING COVERING INDEX runs_lanes (target=?)"]),
         ("find_running", ["SEARCH runs USING INDEX runs_held (worker>?)"]),
     ],
 )
@@ -280,6 +282,8 @@ ROWS = {
     "insert_ready": "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
     "append_some": SQL["append"].partition("VALUES ")[2],
     "finish_some": "(?, ?, ?, ?, ?)",
+    "insert_some_with_terms": "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "insert_terms": "(?, ?, ?, ?, ?, ?, ?)",
     "tell_some": "(?, ?, ?, ?, ?, ?, ?, ?)",
 }
 

@@ -32,7 +32,8 @@ class PurgeDeadLetters(Verb[int], frozen=True, array_like=True, tag=74, gc=False
     """Delete those of these runs that are dead letters; answers how many of the ids are gone now.
 
     The child of a run that exists stays, since it goes with its parent, and so does the run that
-    was started last, since its number must not be given out again.
+    was started last, since its number must not be given out again, and one whose unique key is
+    taken for a time, until then.
     """
 
     ids: Sequence[str]

@@ -22,7 +22,7 @@ _JOURNALS, _OPS, _INBOXES = SQL["journals"], SQL["all_open_ops"], SQL["inboxes"]
 _ANY_WAITING, _BLOB_OF, _WHERE = SQL["any_waiting"], SQL["blob"], SQL["where_held"]
 _REST = SQL["claimed_before"]
 _FOREVER = float("inf")
-_FEW = 10
+_FEW, _MANY = 10, 1000
 # places in the row of the statement `claim`
 _RUN, _ID, _TARGET, _FENCE, _PRIORITY, _PARENT = 0, 1, 2, 3, 4, 9
 _priority = itemgetter(_PRIORITY)
@@ -125,12 +125,16 @@ def _seeks(session: SessionState, limit: int, beside: Collection[int]) -> list[A
 def _alone(tx: Tx, session: SessionState, gates: Passage | None) -> tuple[int, int, int] | None:
     """The first run with >= 2 crashes that may be claimed, as `candidates` says it."""
     shut = gates.shut() if gates is not None else ()
-    rows = tx.execute(session.alone_sql, _seeks(session, _FEW, shut)).fetchall()
-    rows.sort(key=_by_rank)
-    for priority, run in rows:
-        if gates is None or gates.admits(run, tx.one(_WHERE, (run,))[3]):
-            return priority, run, run
-    return None
+    few, seen = _FEW, 0
+    while True:  # keys with no room may have the first of them, so that one looks further
+        rows = tx.execute(session.alone_sql, _seeks(session, few, shut)).fetchall()
+        rows.sort(key=_by_rank)
+        for priority, run in rows:
+            if gates is None or gates.admits(run, tx.one(_WHERE, (run,))[3]):
+                return priority, run, run
+        if len(rows) in (seen, 0) or few >= _MANY:
+            return None
+        few, seen = few * 10, len(rows)
 
 
 def _by_rank(row: tuple[int, int]) -> tuple[int, int]:

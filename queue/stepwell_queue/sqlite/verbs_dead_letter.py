@@ -26,6 +26,6 @@ def requeue(tx: Tx, verb: Requeue) -> int:
 def purge(tx: Tx, verb: PurgeDeadLetters) -> int:
     ids = list(dict.fromkeys(verb.ids))
     key = (json.dumps(ids),)
-    delete(tx, [run for (run,) in tx.execute(SQL["dead_among"], key).fetchall()])
+    delete(tx, [run for (run,) in tx.execute(SQL["dead_among"], (*key, tx.now)).fetchall()])
     existing: int = tx.one(SQL["count_existing"], key)[0]
     return len(ids) - existing

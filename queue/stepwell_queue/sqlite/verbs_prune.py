@@ -19,14 +19,24 @@ def prune(tx: Tx, verb: Prune) -> int:
     bound = _bound(tx, verb)
     if bound is None or verb.limit <= 0:
         return 0
+    # What stays since its tree has not ended is passed over once, not by each pass.
+    kind, since = tx.context.pruned
+    gone = 0
+    if kind == (*_queues(verb), bound):
+        gone = _pass(tx, verb, bound, since)
+    return gone or _pass(tx, verb, bound, 0.0)
+
+
+def _pass(tx: Tx, verb: Prune, bound: float, since: float) -> int:
     gone: list[int] = []
-    which = (*_queues(verb), bound, tx.now, verb.limit, verb.limit)
-    for (root,) in tx.execute(SQL["prunable"], which).fetchall():
+    which = (*_queues(verb), since, bound, tx.now, verb.limit, verb.limit)
+    for root, ended in tx.execute(SQL["prunable"], which).fetchall():
         tree = [run for (run,) in tx.execute(SQL["tree"], (root,)).fetchall()]
         # a tree over the limit goes alone: leaving it would stop retention for ever
         if gone and len(gone) + len(tree) > verb.limit:
             break
         gone += tree
+        tx.context.pruned = ((*_queues(verb), bound), ended)
     delete(tx, gone)
     return len(gone)
 

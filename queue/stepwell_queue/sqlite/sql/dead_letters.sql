@@ -24,6 +24,7 @@ SELECT r.run FROM json_each(?) ids CROSS JOIN runs r ON r.id = ids.value
 CROSS JOIN targets t ON t.target = r.target
 WHERE r.status = 11 AND t.kind = 0 AND r.run < (SELECT max(run) FROM runs)
     AND (r.parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = r.parent))
+    AND NOT EXISTS (SELECT 1 FROM terms m WHERE m.run = r.run AND m.unique_until > ?)
 
 -- name: count_existing
 SELECT count(*) FROM json_each(?) ids CROSS JOIN runs r ON r.id = ids.value

@@ -5,11 +5,11 @@ WHERE t.queue = ifnull(?, t.queue) AND t.queue NOT IN (SELECT value FROM json_ea
 ORDER BY r.ended DESC LIMIT 1 OFFSET ?
 
 -- name: prunable
-SELECT r.run FROM targets t CROSS JOIN runs r
+SELECT r.run, r.ended FROM targets t CROSS JOIN runs r
 WHERE t.queue = ifnull(?, t.queue) AND t.queue NOT IN (SELECT value FROM json_each(?))
     AND r.run IN (
         SELECT o.run FROM runs o
-        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.ended < ?
+        WHERE o.ended IS NOT NULL AND o.target = t.target AND o.ended >= ? AND o.ended < ?
             AND (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = o.parent))
             AND NOT EXISTS (
                 WITH RECURSIVE tree (run) AS (
