@@ -10,6 +10,7 @@ from stepwell._app.reports import LogLine, Progress
 from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
 from stepwell._app.settings import Retention
 from stepwell._app.steering import PausedWorkflow, RefusedRun, SteeredMany
+from stepwell._app.talking import HistoryEntry, StreamItem
 from stepwell._app.views import Audit, Event, FailedAttempt, History, RunInfo, RunStatus
 from stepwell._app.worker import Worker
 from stepwell._batches import BatchTask
@@ -18,7 +19,7 @@ from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.handles import BlockingRun
 from stepwell._blocking.queues import BlockingQueueHandle
 from stepwell._blocking.schedules import BlockingSchedule
-from stepwell._blocks import rollback_scope
+from stepwell._blocks import deadline, rollback_scope
 from stepwell._branches import parallel, race
 from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
 from stepwell._children import ChildRun
@@ -40,6 +41,7 @@ from stepwell._scopes import (
     uuid4,
 )
 from stepwell._signals import Signal, wait_for_signal
+from stepwell._talking import Ask, Question, emit, set_value, wait_for_ask
 from stepwell._terms import StartOptions
 from stepwell_queue.contract import Finding, WorkerInfo
 from stepwell_queue.errors import (
@@ -58,6 +60,8 @@ from stepwell_queue.tcp.access import Access
 from stepwell_runtime.codec import DecodingError, PayloadTooLarge, SerializationError
 from stepwell_runtime.definitions import Retry
 from stepwell_runtime.errors import (
+    AskRefused,
+    AskTimeout,
     BatchMismatch,
     Cancelled,
     ChildDied,
@@ -68,6 +72,7 @@ from stepwell_runtime.errors import (
     DurabilityError,
     GiveUp,
     NotDurable,
+    NoValue,
     OutsideWorkflow,
     RetryLater,
     RunCancelled,
@@ -80,6 +85,7 @@ from stepwell_runtime.errors import (
     StepFailed,
     StepInStep,
     StepTimeout,
+    StreamFull,
     TaskTimeout,
     WorkerCrashed,
 )
@@ -88,6 +94,9 @@ from stepwell_runtime.scope import JobScope, RunFacts
 
 __all__ = [
     "Access",
+    "Ask",
+    "AskRefused",
+    "AskTimeout",
     "Audit",
     "BatchMismatch",
     "BatchTask",
@@ -115,18 +124,21 @@ __all__ = [
     "Finding",
     "GiveUp",
     "History",
+    "HistoryEntry",
     "IdConflict",
     "JobScope",
     "LogLine",
     "Logger",
     "MalformedRequest",
     "Middleware",
+    "NoValue",
     "NotDurable",
     "Outcome",
     "OutsideWorkflow",
     "PausedWorkflow",
     "PayloadTooLarge",
     "Progress",
+    "Question",
     "Queue",
     "QueueChanges",
     "QueueFull",
@@ -169,6 +181,8 @@ __all__ = [
     "StepwellError",
     "StoreRefused",
     "StoreUnavailable",
+    "StreamFull",
+    "StreamItem",
     "Task",
     "TaskCall",
     "TaskTimeout",
@@ -184,6 +198,8 @@ __all__ = [
     "current_job",
     "current_run",
     "current_step",
+    "deadline",
+    "emit",
     "get_logger",
     "is_replaying",
     "now",
@@ -194,12 +210,14 @@ __all__ = [
     "rollback_scope",
     "run",
     "schedule",
+    "set_value",
     "sleep",
     "sleep_until",
     "start",
     "step",
     "task",
     "uuid4",
+    "wait_for_ask",
     "wait_for_signal",
     "workflow",
 ]

@@ -22,6 +22,7 @@ import msgspec
 
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.codec import Codec, SerializationError
+from stepwell_runtime.emissions import Allowance, encode_said
 from stepwell_runtime.scope import JobScope, current
 
 _MAIN = "__mp_main__"  # as the children of multiprocessing call it
@@ -65,6 +66,13 @@ class Line(msgspec.Struct, array_like=True, tag=3):
     fields: str
 
 
+class Emitted(msgspec.Struct, array_like=True, tag=5):
+    """What the function emitted: an item, encoded."""
+
+    stream: str
+    value: bytes
+
+
 class Answer(msgspec.Struct, array_like=True, tag=4):
     """What became of a request: an encoded result or exception. The last that is said of it.
 
@@ -79,7 +87,7 @@ class Answer(msgspec.Struct, array_like=True, tag=4):
 LENGTH = 8
 encode = msgspec.msgpack.Encoder().encode
 read_request = msgspec.msgpack.Decoder(Request).decode
-read_said = msgspec.msgpack.Decoder(Begun | Progress | Line | Answer).decode
+read_said = msgspec.msgpack.Decoder(Begun | Progress | Line | Emitted | Answer).decode
 
 
 def framed(data: bytes) -> bytes:
@@ -101,10 +109,11 @@ class _Mouth:
     Its function may have threads, which talk at the same time, and may go on when it has ended.
     """
 
-    def __init__(self, out: BinaryIO) -> None:
+    def __init__(self, out: BinaryIO, codec: Codec) -> None:
         self._out, self._lock, self._over = out, threading.Lock(), False
+        self._codec, self._allowance = codec, Allowance()
 
-    def say(self, what: Begun | Progress | Line | Answer) -> None:
+    def say(self, what: Begun | Progress | Line | Emitted | Answer) -> None:
         with self._lock:
             if not self._over:
                 self._over = isinstance(what, Answer)
@@ -116,6 +125,15 @@ class _Mouth:
 
     def line(self, text: str, fields: str, path: str, attempt: int) -> None:
         self.say(Line(text, fields))
+
+    def item(self, stream: str, value: object, path: str, attempt: int) -> None:
+        data = encode_said(self._codec, value, f"an item of stream {stream!r}")
+        with self._lock:
+            self._allowance.take(stream, len(data))
+        self.say(Emitted(stream, data))
+
+    def encoded(self, stream: str, data: bytes, path: str, attempt: int) -> None:
+        self.say(Emitted(stream, data))
 
     def flush(self) -> None:
         return None
@@ -142,8 +160,10 @@ def serve() -> None:
     asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, asked), daemon=True).start()
     while True:
-        mouth = _Mouth(answers)
-        mouth.say(_answer(read_request(asked.get()), mouth))
+        request = read_request(asked.get())
+        codec = Codec(request.most)
+        mouth = _Mouth(answers, codec)
+        mouth.say(_answer(request, codec, mouth))
 
 
 def _listen(requests: BinaryIO, asked: queue.SimpleQueue[bytes]) -> None:
@@ -154,9 +174,8 @@ def _listen(requests: BinaryIO, asked: queue.SimpleQueue[bytes]) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _answer(request: Request, mouth: _Mouth) -> Answer:
+def _answer(request: Request, codec: Codec, mouth: _Mouth) -> Answer:
     global _importing
-    codec = Codec(request.most)
     what = f"{request.kind} {request.name!r}"
     try:
         _importing = True

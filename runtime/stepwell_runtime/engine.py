@@ -40,6 +40,7 @@ from stepwell_runtime.launch import Launcher
 from stepwell_runtime.queues import Declarations
 from stepwell_runtime.schedules.service import Schedules
 from stepwell_runtime.steering import Steering, reason_of
+from stepwell_runtime.talking import Talking
 from stepwell_runtime.unserved import Unserved
 from stepwell_runtime.worker import Worker
 from stepwell_runtime.worker_settings import WorkerSettings
@@ -64,10 +65,20 @@ async def _patience(id: str, timeout: float) -> AsyncGenerator[None]:
 class Engine:
     """Everything that happens to runs from outside."""
 
-    def __init__(self, store: Store, *, app: object, codec: Codec, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        app: object,
+        codec: Codec,
+        clock: Clock,
+        ids: Ids,
+        code: str | None = None,
+    ) -> None:
         self.store, self._app, self.codec, self._clock, self._ids = store, app, codec, clock, ids
-        self.launcher = Launcher(codec, clock, ids)
+        self.launcher = Launcher(codec, clock, ids, code)
         self.schedules = Schedules(store, codec, ids)
+        self.talking = Talking(store, codec, clock, ids)
         self._workers: list[Worker] = []
         self._unserved = Unserved(store)
         self.declarations = Declarations(store)

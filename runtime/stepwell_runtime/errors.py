@@ -85,7 +85,9 @@ class AskTimeout(StepwellError, TimeoutError):
     """No question of this name came to the workflow in time."""
 
     def __init__(self, name: str, timeout: float) -> None:
-        super().__init__(f"no question {name!r} came within {timeout:g} s: catch AskTimeout to go on")
+        super().__init__(
+            f"no question {name!r} came within {timeout:g} s: catch AskTimeout to go on"
+        )
         self.name, self.timeout = name, timeout
 
 
@@ -119,7 +121,7 @@ class StreamFull(StepwellError):
 
 
 class DeadlineExceeded(StepwellError, TimeoutError):
-    """The run did not end by its deadline."""
+    """The run, or a block with `deadline()`, did not end in time."""
 
 
 class WorkerCrashed(StepwellError):

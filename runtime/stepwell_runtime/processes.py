@@ -16,6 +16,7 @@ from stepwell_runtime.child import (
     LENGTH,
     Answer,
     Begun,
+    Emitted,
     Line,
     Progress,
     Request,
@@ -30,7 +31,7 @@ from stepwell_runtime.scope import JobScope
 _MAINS = ("__main__", "__mp_main__")
 
 
-Heard = Callable[[Begun | Progress | Line], None]
+Heard = Callable[[Begun | Progress | Line | Emitted], None]
 
 
 class Processes:
@@ -58,13 +59,17 @@ class Processes:
         what = f"{scope.kind} {scope.name!r} (run {scope.run_id!r})"
         request = encode(self._request(scope, fn, what, batch))
 
-        def heard(said: Begun | Progress | Line) -> None:
+        def heard(said: Begun | Progress | Line | Emitted) -> None:
             if isinstance(said, Begun):
                 begun()
             elif (voice := scope._voice()) is None:
                 return  # it is over: what is still said does not count
             elif isinstance(said, Progress):
                 voice.progress(said.fraction, said.note)
+            elif isinstance(said, Emitted):
+                # what the child cannot know, that others have emitted as much as may be, is no
+                # reason to lose it: it has an allowance of its own
+                voice.encoded(said.stream, said.value, scope.path, scope.attempt)
             else:
                 voice.line(said.text, said.fields, scope.path, scope.attempt)
 

@@ -13,12 +13,13 @@ import msgspec
 from stepwell_queue.contract import LogLine, Report
 from stepwell_queue.contract.reports import MOST_LINES, MOST_LOG_BYTES, MOST_NOTE, MOST_TEXT
 from stepwell_queue.errors import StaleFence
+from stepwell_runtime.emissions import SPACING, Emissions, Held
 
 if TYPE_CHECKING:
-    from stepwell_runtime.worker import Worker
+    pass
 
-SPACING = 0.1
-"""Seconds between two reports of a run, so that one that talks a lot does not keep disks busy."""
+MOST_NAME = 255
+"""Characters of the name of a value or stream."""
 
 Progress = tuple[float, str, float]  # the fraction, the note, and when
 
@@ -28,6 +29,14 @@ class Voice(Protocol):
 
     def progress(self, fraction: float, note: str) -> None: ...
     def line(self, text: str, fields: str, path: str, attempt: int) -> None: ...
+    def item(self, stream: str, value: object, path: str, attempt: int) -> None:
+        """Raises SerializationError, StreamFull."""
+        ...
+
+    def encoded(self, stream: str, data: bytes, path: str, attempt: int) -> None:
+        """Take an item that is encoded, and was allowed for."""
+        ...
+
     def flush(self) -> None:
         """Hand on now what has been gathered: the attempt is about to end."""
         ...
@@ -40,16 +49,6 @@ class Holder(Protocol):
     def scheduled(self) -> float:
         """Return when the run was to start."""
         ...
-
-
-class Held(Protocol):
-    """A run in the hands of its worker."""
-
-    run: int
-    worker: Worker
-
-    @property
-    def fence(self) -> int: ...
 
 
 class Gathering:
@@ -111,6 +110,7 @@ class Reports(Gathering):
         super().__init__(held.worker.clock.now)
         self._held = held
         self._number = 0
+        self._emissions: Emissions | None = None  # made for the first item
 
     def _ask(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody works there any more
@@ -119,8 +119,22 @@ class Reports(Gathering):
     def _send(self) -> None:
         self._submit(self.take(idle=True), self._stored)
 
+    def item(self, stream: str, value: object, path: str, attempt: int) -> None:
+        self._emitting().add(stream, value, path, attempt)
+
+    def encoded(self, stream: str, data: bytes, path: str, attempt: int) -> None:
+        self._emitting().put(stream, data, path, attempt)
+
+    def _emitting(self) -> Emissions:
+        if self._emissions is None:
+            with self._lock:
+                self._emissions = self._emissions or Emissions(self._held)
+        return self._emissions
+
     def flush(self) -> None:
         self._submit(self.take(idle=False), _look_at)
+        if self._emissions is not None:
+            self._emissions.flush()
 
     def _submit(
         self,
@@ -165,9 +179,27 @@ class Shared:
         for voice in self._voices:
             voice.line(text, fields, path, attempt)
 
+    def item(self, stream: str, value: object, path: str, attempt: int) -> None:
+        for voice in self._voices:
+            voice.item(stream, value, path, attempt)
+
+    def encoded(self, stream: str, data: bytes, path: str, attempt: int) -> None:
+        for voice in self._voices:
+            voice.encoded(stream, data, path, attempt)
+
     def flush(self) -> None:
         for voice in self._voices:
             voice.flush()
+
+
+def checked_name(name: object, what: str) -> None:
+    """Raise TypeError, ValueError if it cannot be the name of a value or stream."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} takes a name, not {name!r}")
+    if not name or len(name) > MOST_NAME or not name.isprintable():
+        raise ValueError(
+            f"{what} takes a name of 1 to {MOST_NAME} printable characters, not {name[:300]!r}"
+        )
 
 
 def checked_progress(fraction: object, note: object) -> tuple[float, str]:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepwell import GiveUp, Retry, RetryLater, current_app, current_job, step, task
+from stepwell import GiveUp, Retry, RetryLater, current_app, current_job, emit, step, task
 
 ROOT = Path(__file__).resolve().parents[2]
 """Where a child process finds this module; a test puts it on the path."""
@@ -136,3 +136,8 @@ def comes_later(folder: Path) -> int:
 @task(executor="process", batch=10)
 def halves(numbers: list[int]) -> list[int | Exception]:
     return [number // 2 if number % 2 == 0 else Odd(number, "halves") for number in numbers]
+
+
+@step(executor="process")
+def emits() -> None:
+    emit("lines", "process")

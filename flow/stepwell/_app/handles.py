@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from stepwell._app.reports import LogLine, Progress
+from stepwell._app.talking import RunTalk
 from stepwell._app.views import History, RunInfo, RunStatus
 from stepwell._options import span
 from stepwell._signals import Signal
@@ -17,7 +18,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Run(Generic[R]):
+class Run(RunTalk, Generic[R]):
     """A run in a store.
 
     `created` is False when a start found it there already: then `found` is the status that it had,

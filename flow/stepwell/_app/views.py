@@ -11,6 +11,7 @@ from stepwell_queue import contract
 from stepwell_queue.clock import utc
 from stepwell_queue.contract import Kind, Record, RecordKind, Rollback, Status
 from stepwell_runtime.codec import Codec, DecodingError
+from stepwell_runtime.policy import code_of
 
 RunStatus = Literal[
     "scheduled",
@@ -60,6 +61,9 @@ class RunInfo:
     """Type and message of the failure; the reason, if it was cancelled, is held or stuck."""
     key: str | None = None
     """Whose limits, rates and turns in the queue it shares; None = nobody's."""
+    code: str | None = None
+    """The build, or a fingerprint of the workflow's function, with which it was started; None = a
+    task, or it was not noted."""
 
     @property
     def ended(self) -> bool:
@@ -74,8 +78,8 @@ class Event:
     path: str
     name: str
     kind: str
-    """Of what has ended: step, timer, signal, child, started, cancel, failure, reopen, roll_back or
-    marker; of what is open: sleep, wait, retry, child or remote."""
+    """Of what has ended: step, timer, signal, question, child, started, cancel, failure, reopen,
+    roll_back or marker; of what is open: sleep, wait, ask, deadline, retry, child or remote."""
     outcome: Literal["ok", "failed", "cancelled", "open"]
     attempt: int
     started_at: datetime | None
@@ -157,6 +161,7 @@ def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
         has_code=row.has_code,
         error=None if row.status == Status.COMPLETED or not row.value else reason(row.value, codec),
         key=row.key,
+        code=code_of(row.options),
     )
 
 
@@ -198,15 +203,33 @@ RECORD_KINDS: dict[int, tuple[str, Literal["ok", "failed", "cancelled"]]] = {
     RecordKind.REOPEN: ("reopen", "ok"),
     RecordKind.ROLL_BACK: ("roll_back", "ok"),
     RecordKind.MARK: ("marker", "ok"),
+    RecordKind.QUESTION: ("question", "ok"),
 }
-_VALUED = frozenset((RecordKind.STEP_OK, RecordKind.SIGNAL, RecordKind.CHILD_OK, RecordKind.CANCEL))
+_VALUED = frozenset(
+    (
+        RecordKind.STEP_OK,
+        RecordKind.SIGNAL,
+        RecordKind.QUESTION,
+        RecordKind.CHILD_OK,
+        RecordKind.CANCEL,
+    )
+)
+
+
+def value_of(record: Record) -> bytes:
+    """Return what a record delivers; a question's is stored with its uid."""
+    if record.kind != RecordKind.QUESTION:
+        return record.value
+    import msgspec
+
+    return msgspec.msgpack.decode(record.value, type=tuple[str, bytes])[1]
 
 
 def record_event(
     record: Record,
     codec: Codec,
     voided: frozenset[int],
-    remote: Mapping[str | None, contract.RunInfo],
+    remote: Mapping[str, contract.RunInfo] | Mapping[str, contract.RemoteStep],
 ) -> Event:
     kind, outcome = RECORD_KINDS[record.kind]
     job = remote.get(record.path) if kind == "child" else None
@@ -219,7 +242,7 @@ def record_event(
         attempt=record.attempt if job is None else job.attempts + (outcome == "ok"),
         started_at=moment(record.started if job is None else job.started),
         ended_at=moment(record.at),
-        value=decoded(record.value, codec) if record.kind in _VALUED else None,
+        value=decoded(value_of(record), codec) if record.kind in _VALUED else None,
         error=codec.decode_error(record.value) if failed else None,
         voided=record.seq in voided,
     )
@@ -248,7 +271,7 @@ def history_of(found: contract.History, codec: Codec) -> History:
         for seq in voided_by(record)
     )
     # A step on another queue is a job of its own in the store, and a step to its workflow.
-    remote = {one.parent_path: one for one in found.children if one.kind == Kind.STEP}
+    remote = {one.parent_path or "": one for one in found.children if one.kind == Kind.STEP}
     return History(
         run=run_info(found.run, codec),
         events=(

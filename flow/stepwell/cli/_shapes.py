@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stepwell._app.reports import Progress
-from stepwell._app.views import RECORD_KINDS, RunInfo, moment, run_info, voided_by
+from stepwell._app.views import RECORD_KINDS, RunInfo, moment, run_info, value_of, voided_by
 from stepwell_queue import contract
 from stepwell_queue.contract import InboxKind, RecordKind, Status
 from stepwell_runtime.codec import Codec, DecodingError, ErrorInfo
@@ -125,7 +125,7 @@ def record_shape(record: contract.Record, codec: Codec, voided: bool) -> Shape:
     elif record.kind == RecordKind.STARTED:
         value = record.value.decode()  # the child's id
     elif record.value and not failed:
-        value = codec.to_json(record.value)
+        value = codec.to_json(value_of(record))
     return {
         "seq": record.seq,
         "path": record.path,

@@ -13,6 +13,7 @@ from stepwell.cli._shapes import RESTING, Shape
 
 _WORDS = {
     "wait": "signal",
+    "ask": "question",
     "retry": "retry of step",
     "remote": "step on its queue:",
     "roll_back": "roll back",
@@ -56,6 +57,7 @@ def facts(run: Shape, full: bool) -> Table:
         ("result", out.compact(run["result"], longest) if run["status"] == "completed" else ""),
         ("arguments", arguments(run["arguments"], longest)),
         ("queue", run["queue"] + (f", priority {run['priority']}" if run["priority"] else "")),
+        ("code", run["code"] or ""),
         ("parent", " at ".join(filter(None, (run["parent_id"], run["parent_path"])))),
         ("created", when(run["created_at"])),
         ("started", when(run["started_at"])),

@@ -97,7 +97,7 @@ def fire_due(activation: Activation, execution: Execution) -> None:
             timers.note(due)
         elif work.op.kind == "step":
             activation.steps.queue(work)
-        elif work.op.kind in ("sleep", "wait"):
+        elif work.op.kind in ("sleep", "wait", "ask", "deadline"):
             work.stage = RECORDED
             record = journal.record(RecordKind.TIMER, work.op.path, work.op.name)
             journal.append((record,), closed=(work.op.path,) if work.row else ())

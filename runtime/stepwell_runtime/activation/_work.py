@@ -11,10 +11,18 @@ import msgspec
 from stepwell_queue.contract import OpenOp
 from stepwell_runtime.attempt import Attempt
 from stepwell_runtime.core.branch import CallOp, Op
-from stepwell_runtime.core.commands import SleepCommand, WaitCommand
+from stepwell_runtime.core.commands import DeadlineCommand, SleepCommand, WaitCommand
 from stepwell_runtime.definitions import Retry, StepDefinition
 
-ROW_KIND = {"step": "retry", "sleep": "sleep", "wait": "wait", "child": "child", "remote": "remote"}
+ROW_KIND = {
+    "step": "retry",
+    "sleep": "sleep",
+    "wait": "wait",
+    "ask": "ask",
+    "deadline": "deadline",
+    "child": "child",
+    "remote": "remote",
+}
 MOST_NAMED = 4
 
 LARGE_WRITE = 16 * 1024 * 1024
@@ -73,6 +81,8 @@ def due_from(op: Op, now: float) -> float | None:
     command = op.command
     if isinstance(command, SleepCommand):
         return command.until if command.delay is None else now + command.delay
+    if isinstance(command, DeadlineCommand):
+        return now + command.seconds
     if isinstance(command, WaitCommand) and command.timeout is not None:
         return now + command.timeout
     return None
@@ -80,5 +90,11 @@ def due_from(op: Op, now: float) -> float | None:
 
 def waiting(ops: Sequence[Op]) -> str:
     """Say for people what a run waits for; a few operations stand for many."""
-    words = {"step": "retry of step ", "sleep": "", "wait": "signal ", "join": "run "}
+    words = {
+        "step": "retry of step ",
+        "sleep": "",
+        "wait": "signal ",
+        "ask": "question ",
+        "join": "run ",
+    }
     return ", ".join(f"{words.get(op.kind, op.kind + ' ')}{op.name}" for op in ops[:MOST_NAMED])

@@ -8,6 +8,7 @@ from stepwell_runtime.core.branch import Branch, CallOp, Op
 from stepwell_runtime.core.commands import (
     CallCommand,
     Command,
+    DeadlineCommand,
     JoinCommand,
     QuestionCommand,
     SleepCommand,
@@ -16,6 +17,7 @@ from stepwell_runtime.core.commands import (
     UnwindCommand,
     WaitCommand,
 )
+from stepwell_runtime.core.deadlines import NAME, enter_deadline
 from stepwell_runtime.core.guard import foreign_await
 from stepwell_runtime.core.outcomes import after_signal, default_of
 from stepwell_runtime.core.scopes import unwind
@@ -41,6 +43,9 @@ def ask(execution: Execution, branch: Branch, command: Command, path: str) -> Op
         return _wait(execution, branch, command, path)
     if isinstance(command, JoinCommand):
         return _join(execution, branch, command, path)
+    if isinstance(command, DeadlineCommand):
+        enter_deadline(execution, command, Op(path, NAME, NAME, command, branch, execution.seq))
+        return None
     if isinstance(command, UnwindCommand):
         unwind(execution, branch, command)
         return None

@@ -15,11 +15,12 @@ import msgspec
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand, UnwindCommand
 from stepwell_runtime.core.scopes import UndoScope, Unwinding, enter_scope, leave_scope
 from stepwell_runtime.definitions import CallOptions, Definition
-from stepwell_runtime.errors import Cancelled
+from stepwell_runtime.errors import Cancelled, DeadlineExceeded
 from stepwell_runtime.launch import Arguments
 from stepwell_runtime.scope import RunFacts, UndoEntry
 
 if TYPE_CHECKING:
+    from stepwell_runtime.core.deadlines import Deadline
     from stepwell_runtime.core.execution import Execution
 
 
@@ -73,7 +74,9 @@ class Branch:
         "closing",
         "code",
         "context",
+        "deadlines",
         "done",
+        "doomed",
         "execution",
         "exempt",
         "group",
@@ -100,13 +103,15 @@ class Branch:
         self.waiting: Op | Group | Unwinding | None = None
         self.scope: UndoScope | None = None  # None: the run
         self.cancelling = self.closing = self.done = False
+        self.doomed = False  # cancelled for more than the rest of a block
+        self.deadlines: list[Deadline] | None = None  # of the blocks that it is in
         self._chance: random.Random | None = None
         self._uuids: random.Random | None = None
 
     def unlink(self) -> None:
         """Drop what holds this branch in turn, so that it goes without the garbage collector."""
         del self.execution, self.context
-        self.code = self.group = self.waiting = self.scope = None
+        self.code = self.group = self.waiting = self.scope = self.deadlines = None
         self.closing = True
 
     # --- the scope that user code sees ---
@@ -216,5 +221,8 @@ def is_handling_cancel(error: BaseException | None) -> bool:
         if isinstance(one, (Cancelled, GeneratorExit)):
             return True
         seen.add(id(one))
-        pending += (one.__cause__, one.__context__)
+        context = one.__context__
+        if isinstance(one, DeadlineExceeded) and isinstance(context, Cancelled):
+            context = context.__context__  # what a deadline has cancelled ended with its block
+        pending += (one.__cause__, context)
     return False

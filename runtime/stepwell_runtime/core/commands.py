@@ -129,6 +129,15 @@ class JoinCommand(Command):
         self.run_id, self.result_type = run_id, result_type
 
 
+class DeadlineCommand(Command):
+    """Begin a block that is cancelled after so many seconds; resumed at once."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
 class UnwindCommand(Command):
     """Run the undos of a scope; resumed with the errors of those that failed."""
 

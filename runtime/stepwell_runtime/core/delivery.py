@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.core.cancelling import cancel_branch
+from stepwell_runtime.core.deadlines import deadline_passed
 from stepwell_runtime.core.outcomes import after_signal, described
 from stepwell_runtime.core.rollback import begin_rollback, rerun_failed_undos
 from stepwell_runtime.errors import Diverged
@@ -23,7 +24,10 @@ def deliver_to_run(execution: Execution, record: Record) -> None:
     """Have go on what this record concerns. Raises Diverged."""
     kind = record.kind
     if record.path:
-        if not execution.was_asked(record.path):
+        block = execution.deadlines.get(record.path)
+        if block is not None:
+            deadline_passed(execution, block, record)
+        elif not execution.was_asked(record.path):
             raise Diverged(record.path, described(record), "nothing there")
     elif kind == _SIGNAL:
         _deliver_signal(execution, record)

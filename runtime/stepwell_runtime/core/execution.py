@@ -26,6 +26,7 @@ from stepwell_runtime.core.branch import (
 )
 from stepwell_runtime.core.cancelling import refuse_cancelled
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
+from stepwell_runtime.core.deadlines import Deadline
 from stepwell_runtime.core.delivery import deliver_to_run
 from stepwell_runtime.core.discard import close_all, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
@@ -77,6 +78,7 @@ class Execution:
         "cancel_reason",
         "closing",
         "codec",
+        "deadlines",
         "facts",
         "failure",
         "generators",
@@ -126,6 +128,7 @@ class Execution:
         self.resumed = 0  # how often the rollback was resumed
         self._undo_stack: UndoStack | None = None
         self.ops: dict[str, Op] = {}
+        self.deadlines: dict[str, Deadline] = {}  # of blocks, by path
         self.unwindings: list[Unwinding] = []  # those that wait for branches
         self.unwound = False  # undos of a scope have run
         self.opened: list[Op] = []
@@ -193,7 +196,7 @@ class Execution:
 
     def was_asked(self, path: str) -> bool:
         """Whether the code has asked for the operation at `path`, be it open or ended."""
-        return path in self.ops or path in self._ended
+        return path in self.ops or path in self._ended or path in self.deadlines
 
     @property
     def finished(self) -> bool:
@@ -504,10 +507,11 @@ class Execution:
         self._ended[path] = None
         self.resume(branch, *outcome)
 
-    def end(self, op: Op) -> None:
+    def end(self, op: Op, record: Record | None = None) -> None:
+        """Note an operation as over, by a record or without."""
         op.state = ENDED
         self.ops.pop(op.path, None)
-        self._ended[op.path] = None
+        self._ended[op.path] = None if record is None else (record.seq, op.opened_after, False)
 
     def _branch_ended(self, branch: Branch, value: Any, error: BaseException | None) -> None:
         branch.done = True

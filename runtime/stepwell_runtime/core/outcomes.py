@@ -10,8 +10,9 @@ import msgspec
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError, SerializationError
 from stepwell_runtime.core.branch import Op
-from stepwell_runtime.core.commands import NO_DEFAULT, JoinCommand, WaitCommand
+from stepwell_runtime.core.commands import NO_DEFAULT, JoinCommand, QuestionCommand, WaitCommand
 from stepwell_runtime.errors import (
+    AskTimeout,
     Cancelled,
     DeadlineExceeded,
     RunCancelled,
@@ -31,6 +32,7 @@ FITTING: dict[str, frozenset[RecordKind]] = {
     "start": frozenset((RecordKind.STARTED, RecordKind.CHILD_FAILED)),
     "sleep": frozenset((RecordKind.TIMER,)),
     "wait": frozenset((RecordKind.TIMER,)),
+    "ask": frozenset((RecordKind.TIMER,)),
 }
 """Which records may end which kind of operation."""
 
@@ -75,6 +77,8 @@ def after_timer(codec: Codec, op: Op) -> Resumed:
     command = op.command
     if not isinstance(command, WaitCommand):
         return None, None
+    if isinstance(command, QuestionCommand):
+        return None, AskTimeout(command.name, command.timeout or 0.0)
     if command.default is not NO_DEFAULT:
         return codec.decode(default_of(codec, command)), None
     return None, SignalTimeout(command.name, command.timeout or 0.0)
