@@ -99,7 +99,7 @@ async def test_a_stuck_run_is_tried_again_by_each_new_worker_that_has_its_code(
         (Status.FAILED, Rollback.NONE, "roll_back", "only a held run"),
         (Status.FAILED, Rollback.COMPLETE, "resume_rollback", "incomplete"),
         (Status.COMPLETED, Rollback.INCOMPLETE, "resume_rollback", "incomplete"),
-        (Status.HELD, Rollback.NONE, "resume", "only a stuck run"),
+        (Status.HELD, Rollback.NONE, "resume", "only a stuck or paused run"),
         (Status.HELD, Rollback.NONE, "explode", "use one of retry"),
     ],
 )

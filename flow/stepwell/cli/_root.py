@@ -22,6 +22,7 @@ from stepwell.cli import (
     _server,
     _start,
     _steer,
+    _steer_many,
     _worker,
 )
 from stepwell.cli._logs import log_to_stderr
@@ -41,6 +42,7 @@ _reports.add_to(app)
 _journals.add_to(app)
 _replay.add_to(app)
 _steer.add_to(app)
+_steer_many.add_to(app)
 _dead_letters.add_to(app)
 _queues.add_to(app)
 _schedules.add_to(app)

@@ -25,11 +25,8 @@ from stepwell.cli._start import json_in
 
 def add_to(app: typer.Typer) -> None:
     app.command()(signal)
-    app.command()(cancel)
-    app.command()(retry)
     app.command()(rollback)
     app.command()(resume_rollback)
-    app.command()(resume)
 
 
 def signal(
@@ -80,34 +77,6 @@ def fitted(module: str, name: str, value: Any) -> Any:
     return Codec().convert(value, found.type, f"signal {name!r}")
 
 
-def cancel(
-    id: RunArgument,
-    store: StoreOption,
-    reason: ReasonOption = "",
-    actor: ActorOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask a run to cancel.
-
-    A run that was never executed ends at once, another one at its next durable operation.
-    """
-    asked(id, store, reason, actor, as_json, lambda app: app.cancel)
-
-
-def retry(
-    id: RunArgument,
-    store: StoreOption,
-    reason: ReasonOption = "",
-    actor: ActorOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Go on from the failed step.
-
-    Of a held run, or of a failed one of which no undo has run.
-    """
-    asked(id, store, reason, actor, as_json, lambda app: app.retry)
-
-
 def rollback(
     id: RunArgument,
     store: StoreOption,
@@ -131,20 +100,6 @@ def resume_rollback(
     Of a run that ended with its rollback incomplete.
     """
     asked(id, store, reason, actor, as_json, lambda app: app.resume_rollback)
-
-
-def resume(
-    id: RunArgument,
-    store: StoreOption,
-    reason: ReasonOption = "",
-    actor: ActorOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Try a stuck run again.
-
-    With the code that its workers have now; a newly started worker does so by itself.
-    """
-    asked(id, store, reason, actor, as_json, lambda app: app.resume)
 
 
 def asked(

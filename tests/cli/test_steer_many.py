@@ -1,0 +1,68 @@
+"""`terminate`, `pause`, `resume`, and what is done to all runs that fit."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Cli
+
+
+def test_a_terminated_run_has_who_and_why_and_it_is_said_that_no_undo_ran(
+    cli: Cli, address: str
+) -> None:
+    said = cli("terminate", "parked", "--reason", "broken", "--actor", "ann", "--store", address)
+    assert said.stdout == "parked: terminated; undos that it had registered have not run\n"
+    run = cli("show", "parked", "--store", address, "--json").json
+    assert (run["status"], run["error"]) == ("terminated", "broken")
+    [act] = run["audit"]
+    assert (act["action"], act["actor"], act["reason"]) == ("terminate", "ann", "broken")
+    assert "terminate" in cli("show", "parked", "--store", address).stdout
+    assert "has ended (completed)" in cli("terminate", "completed", "--store", address).stderr
+
+
+def test_a_paused_run_goes_on_where_it_was(cli: Cli, address: str) -> None:
+    assert cli("pause", "parked", "--store", address).stdout == "parked: paused\n"
+    assert cli("show", "parked", "--store", address, "--json").json["status"] == "paused"
+    assert cli("doctor", "--store", address).code == 0
+    assert cli("resume", "parked", "--store", address).stdout == "parked: parked\n"
+
+
+def test_all_that_fit_are_steered_after_a_confirmation(cli: Cli, address: str) -> None:
+    all_parked = ("pause", "--all", "--status", "parked", "--store", address)
+    count = cli(*all_parked, "--dry-run", "--json").json["matched"]
+    assert count > 0
+    assert cli(*all_parked).code == 1  # nobody says yes
+    assert cli("runs", "--status", "paused", "--store", address, "--json").json == []
+    done = cli(*all_parked, "--yes", "--json", "--reason", "why").json
+    assert (done["matched"], done["changed"], done["refused"]) == (count, {"paused": count}, 0)
+    again = cli(
+        "resume",
+        "--all",
+        "--status",
+        "paused",
+        "--status",
+        "completed",
+        "--yes",
+        "--store",
+        address,
+    )
+    assert "refused" in again.stdout
+    assert "only a stuck or paused run" in again.stderr
+
+
+def test_it_is_one_run_or_many(cli: Cli, address: str) -> None:
+    for wrong in (
+        ("cancel",),
+        ("cancel", "parked", "--all"),
+        ("pause", "parked", "--workflow", "x"),
+    ):
+        assert cli(*wrong, "--store", address).code == 2
+
+
+def test_a_workflow_is_paused_by_name(cli: Cli, address: str) -> None:
+    said = cli("pause", "--workflow", "checkout", "--reason", "why", "--store", address)
+    assert said.stdout == "checkout: paused\n"
+    [one] = cli("paused", "--store", address, "--json").json
+    assert set(one) == {"name", "paused_at", "actor", "reason"}
+    assert (one["name"], one["reason"]) == ("checkout", "why")
+    assert "checkout" in cli("paused", "--store", address).stdout
+    assert cli("resume", "--workflow", "checkout", "--store", address).stdout == "checkout: open\n"
+    assert cli("paused", "--store", address).stdout == "no workflow is paused\n"
