@@ -18,6 +18,7 @@ from stepwell import (
     compensate,
     current_run,
     current_step,
+    deadline,
     now,
     race,
     sleep,
@@ -290,3 +291,36 @@ async def test_timeouts_take_seconds_or_a_timedelta(app: Stepwell) -> None:
     async with app.worker():
         run = await app.start(times_out_twice())
         assert await run.result(timeout=LONG) == ["timeout", "timeout"]
+
+
+@workflow
+async def in_little_time(seconds: float) -> str:
+    try:
+        async with deadline(seconds):
+            return str(await wait_for_signal("word", str))
+    except DeadlineExceeded:
+        return "too late"
+
+
+async def test_the_deadline_of_a_block_holds_across_restarts(app: Stepwell) -> None:
+    run = await app.start(in_little_time(0.3), id="run")
+    async with app.worker() as worker:
+        await worker.drain()
+        (event,) = (await app.history("run")).events
+        assert (event.kind, event.outcome) == ("deadline", "open")
+    async with app.worker():
+        assert await run.result(timeout=LONG) == "too late"
+    (fired,) = (await app.history("run")).events
+    assert (fired.kind, fired.path) == ("timer", event.path)
+    assert event.due_at is not None
+    assert fired.ended_at is not None
+    assert fired.ended_at >= event.due_at
+
+
+async def test_a_block_that_ends_in_time_leaves_no_deadline_behind(app: Stepwell) -> None:
+    run = await app.start(in_little_time(1000.0), id="run")
+    async with app.worker() as worker:
+        await worker.drain()
+        await run.signal("word", "went")
+        assert await run.result(timeout=LONG) == "went"
+    assert [event.kind for event in (await app.history("run")).events] == ["signal"]

@@ -110,6 +110,9 @@ class Replay:
         kind = RecordKind(record.kind)
         if kind in OUTCOME_KINDS and record.path:
             op = self.execution.ops.get(record.path)
+            block = self.execution.deadlines.get(record.path)
+            if op is None and block is not None:
+                op = block.op
             if op is not None:
                 self._check_outcome(kind, op, record)
             else:
@@ -214,6 +217,7 @@ class Replay:
             assert run.value == outcome.value
         elif outcome.verdict == "failed":
             assert told(codec.decode_error(run.value)) == told(outcome.error)
+        assert not execution.deadlines
         assert not execution.ops, f"left open: {execution.waits_for()}"
         self._check_undos()
 

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from stepwell import (
     Call,
     Cancelled,
+    DeadlineExceeded,
     Retry,
     compensate,
     current_step,
+    deadline,
     parallel,
     patched,
     race,
@@ -232,6 +234,15 @@ async def _scoped(node: Node, trace: Trace) -> Any:
         return await perform(node["handler"], trace)
 
 
+async def _timed(node: Node, trace: Trace) -> Any:
+    try:
+        async with deadline(node["seconds"]):
+            return await perform(node["node"], trace)
+    except DeadlineExceeded:
+        trace.append("too late")
+        return await perform(node["handler"], trace)
+
+
 async def _patched(node: Node, trace: Trace) -> Any:
     new = patched(node["id"])
     return await perform(node["nodes"][0 if new else 1], trace)
@@ -275,6 +286,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
     "undo": _undo,
     "patched": _patched,
     "scoped": _scoped,
+    "timed": _timed,
     "chance": _chance,
     "child": _child,
     "held child": _held_child,
@@ -367,6 +379,7 @@ def _inner(nodes: st.SearchStrategy[Node]) -> list[st.SearchStrategy[Node]]:
         of_kind("guarded", node=nodes, handler=nodes),
         of_kind("finally", node=nodes, handler=_CLEANUP),
         of_kind("scoped", node=nodes, handler=nodes),
+        of_kind("timed", seconds=st.integers(0, 3).map(float), node=nodes, handler=nodes),
         of_kind("stubborn", node=nodes),
         of_kind("fork", nodes=st.lists(nodes, min_size=2, max_size=2)),
     ]

@@ -145,7 +145,8 @@ class Driven:
 
     def is_due(self, path: str) -> None:
         """The time of the sleep or wait at `path` has come."""
-        op = self._op(path)
+        block = self.execution.deadlines.get(path)
+        op = self._op(path) if block is None else block.op
         assert op.due is not None
         self.now = max(self.now, op.due)
         self.say(RecordKind.TIMER, path, op.name)

@@ -47,6 +47,7 @@ class Chance:
         possible: list[Callable[[], None]] = [
             partial(self._end, op) for op in execution.ops.values()
         ]
+        possible += [partial(self.run.is_due, path) for path in execution.deadlines]
         possible += [lambda: self.run.signal(self.random.choice(SIGNALS), "value")]
         if self.random.random() < 0.1:
             possible += [self.run.cancel]

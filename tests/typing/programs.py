@@ -42,6 +42,7 @@ from stepwell import (
     Workflow,
     WorkflowCall,
     compensate,
+    deadline,
     current_app,
     current_job,
     current_run,
@@ -222,7 +223,7 @@ async def approval(person: str) -> Answer:
                 assert_type(nothing, None)
                 assert_type(await remind(person), datetime)
     await sleep_until(until)
-    async with rollback_scope():
+    async with rollback_scope(), deadline(timedelta(minutes=1)):
         await sleep(1)
     assert_type(patched("new"), bool)
     assert_type(patched("new", retired=True), bool)

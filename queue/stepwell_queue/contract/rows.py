@@ -87,7 +87,7 @@ class OpenOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     path: str
-    kind: str  # "sleep", "wait", "retry", "child", "remote"
+    kind: str  # "sleep", "wait", "ask", "deadline", "retry", "child", "remote"
     name: str
     due: Time | None
     attempt: int = 0  # failures so far

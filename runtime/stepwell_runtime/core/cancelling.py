@@ -17,11 +17,19 @@ MOST_SWALLOWED = 100
 
 def cancel_branch(execution: Execution, branch: Branch) -> None:
     """Cancel what a branch does: waits at once, the rest at its next durable operation."""
-    if branch.done or branch.cancelling:
+    if branch.done:
+        return
+    branch.doomed = True
+    if branch.cancelling:
         return
     # Only its own group cancels a branch that is exempt: the cancellation of the run has gone
     # past where it was opened. It is cleanup that lost a race, or whose sibling failed.
     branch.cancelling, branch.exempt = True, False
+    cut(execution, branch)
+
+
+def cut(execution: Execution, branch: Branch) -> None:
+    """End what a branch waits for, or see to it that it settles."""
     waiting = branch.waiting
     if isinstance(waiting, Group):
         if waiting.started < len(waiting.command.branches):
