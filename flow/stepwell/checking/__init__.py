@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from stepwell.checking.allowing import without_allowed
-from stepwell.checking.bodies import Bodies, Body
-from stepwell.checking.check_calls import check_awaits, check_calls
-from stepwell.checking.check_errors import check_errors
-from stepwell.checking.check_names import check_names
-from stepwell.checking.check_sets import check_sets
-from stepwell.checking.check_state import Changes, check_state
+from stepwell.checking.bodies import Bodies
+from stepwell.checking.check_state import Changes
+from stepwell.checking.checks import problems_of
 from stepwell.checking.problems import Problem
 from stepwell.checking.resolving import Resolver
 from stepwell.checking.rules import RULES, Rule
@@ -35,14 +32,5 @@ def check_modules(names: Sequence[str], path: Sequence[str] | None = None) -> li
     given = list(dict.fromkeys(given))
     resolver = Resolver(library)
     changes = Changes(resolver)
-    problems = {one for body in Bodies(resolver).of(given) for one in _check(body, changes)}
+    problems = {one for body in Bodies(resolver).of(given) for one in problems_of(body, changes)}
     return sorted(set(without_allowed(sorted(problems), given, library.own())))
-
-
-def _check(body: Body, changes: Changes) -> Iterator[Problem]:
-    yield from check_names(body)
-    yield from check_sets(body)
-    yield from check_state(body, changes)
-    yield from check_calls(body)
-    yield from check_awaits(body)
-    yield from check_errors(body)

@@ -56,8 +56,8 @@ def check(
         for one in problems:
             typer.echo(str(one))
         files = len({one.file for one in problems})
-        found = f"{len(problems)} found, in {files} files" if problems else "nothing found"
-        typer.echo(f"stepwell: {found}", err=True)
+        where = f", in {files} file{'s' * (files > 1)}" if files else ""
+        typer.echo(f"stepwell: {len(problems) or 'nothing'} found{where}", err=True)
     if problems:
         raise typer.Exit(REFUSED)
 
