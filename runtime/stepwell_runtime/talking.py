@@ -100,7 +100,14 @@ class Talking:
         asked: str | None,
         timeout: float | None,
     ) -> Any:
-        """Ask a run, and return its answer. `asked`: the id of the question; None = a new one.
+        """Ask a run, and return its answer. Raises what `answered` raises, and DecodingError."""
+        data = await self.answered(id, name, payload, asked, timeout)
+        return self._codec.decode(data, answer, where=f"the answer to {name!r} of run {id!r}")
+
+    async def answered(
+        self, id: str, name: str, payload: object, asked: str | None, timeout: float | None
+    ) -> bytes:
+        """Return the stored answer. `asked`: the id of the question; None = a new one.
 
         Raises RunNotFound, RunEnded, RequestRefused, AskRefused, TimeoutError.
         """
@@ -117,10 +124,9 @@ class Talking:
                     state = await self._store.read(ReadState(id))
                     row = await self._store.read(ReadAnswer(id, uid))
                     if row is not None:
-                        where = f"the answer to {name!r} of run {id!r}"
                         if row.refused:
                             raise AskRefused(id, name, self._codec.decode(row.value, str))
-                        return self._codec.decode(row.value, answer, where=where)
+                        return row.value
                     if state.ended:
                         raise RunEnded(id, _word(state), f"the question {name!r}")
                     await follower.news()
@@ -130,8 +136,10 @@ class Talking:
     async def streams(self, id: str) -> Sequence[StreamRow]:
         return await self._store.read(ListStreams(id))
 
-    async def items(self, id: str, stream: str, after: int) -> AsyncGenerator[ItemRow]:
-        """Give the items of a stream as they come, until the run has ended."""
+    async def items(
+        self, id: str, stream: str, after: int, *, follow: bool = True
+    ) -> AsyncGenerator[ItemRow]:
+        """Give the items of a stream: those that are there, `follow`: and come until the end."""
         with await self._follow(id) as follower:
             while True:
                 state = await self._store.read(ReadState(id))
@@ -140,14 +148,14 @@ class Talking:
                     yield row
                     after = row.offset
                 if not page:
-                    if state.ended:
+                    if state.ended or not follow:
                         return
                     await follower.news()
 
     async def pages(
-        self, id: str, position: tuple[int, int, int]
+        self, id: str, position: tuple[int, int, int], *, follow: bool = True
     ) -> AsyncGenerator[tuple[int, EventPage]]:
-        """Give what has happened to a run, and happens, until it has ended, with its generation.
+        """Give what has happened to a run, with its generation; `follow`: and what happens.
 
         `position`: the generation, seq and audit entry after which.
         """
@@ -162,7 +170,7 @@ class Talking:
                     yield generation, page
                     seq = page.records[-1].seq if page.records else seq
                     entry = page.audit[-1].entry if page.audit else entry
-                elif state.ended:
+                elif state.ended or not follow:
                     return
                 else:
                     await follower.news()

@@ -13,7 +13,9 @@ from stepwell import (
     Signal,
     Stepwell,
     compensate,
+    emit,
     parallel,
+    set_value,
     start,
     step,
     task,
@@ -107,6 +109,9 @@ async def shop_hold(order: Order) -> Decimal:
 
 @workflow
 async def shop_approve(order: Order) -> bool:
+    set_value("stage", "to be approved")
+    emit("lines", order)
+    emit("lines", 2)
     return (await wait_for_signal(approval, timeout=86_400.0)).approved
 
 

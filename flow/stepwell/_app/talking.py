@@ -200,24 +200,30 @@ class RunTalk:
         `after`: the `position` of an entry, to go on after it; "" = from the beginning. Raises
         RunNotFound.
         """
-        given: Any = after
-        if not isinstance(given, str):
-            raise TypeError(f"after= takes the position of an entry, not {after!r}")
-        found = _POSITION.fullmatch(after or "0.-1.0")
-        if found is None:
-            raise ValueError(f"after= takes the position of an entry, not {after!r}")
-        generation, seq, entry = map(int, found.groups())
-        return self._entries((generation, seq, entry))
+        return entries(self._app, self.id, position_of(after), follow=True)
 
-    async def _entries(self, position: tuple[int, int, int]) -> AsyncGenerator[HistoryEntry]:
-        seen = position
-        codec = self._app.codec
-        async for generation, page in self._app.engine.talking.pages(self.id, position):
-            _, seq, entry = seen if seen[0] == generation else (generation, -1, seen[2])
-            for number, is_record, event in _in_order(page, codec):
-                seq, entry = (number, entry) if is_record else (seq, number)
-                seen = generation, seq, entry
-                yield HistoryEntry(f"{generation}.{seq}.{entry}", event)
+
+def position_of(after: object) -> tuple[int, int, int]:
+    if not isinstance(after, str):
+        raise TypeError(f"after= takes the position of an entry, not {after!r}")
+    found = _POSITION.fullmatch(after or "0.-1.0")
+    if found is None:
+        raise ValueError(f"after= takes the position of an entry, not {after!r}")
+    generation, seq, entry = map(int, found.groups())
+    return generation, seq, entry
+
+
+async def entries(
+    app: Stepwell, id: str, after: tuple[int, int, int], *, follow: bool
+) -> AsyncGenerator[HistoryEntry]:
+    """Give what has happened to a run after a position; `follow`: until it has ended."""
+    begun, seq, entry = after
+    async for generation, page in app.engine.talking.pages(id, after, follow=follow):
+        if generation != begun:
+            begun, seq = generation, -1
+        for number, is_record, event in _in_order(page, app.codec):
+            seq, entry = (number, entry) if is_record else (seq, number)
+            yield HistoryEntry(f"{generation}.{seq}.{entry}", event)
 
 
 def _item(row: ItemRow, value: Any) -> StreamItem[Any]:

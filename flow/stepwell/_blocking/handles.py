@@ -8,6 +8,7 @@ from stepwell._app.app import Stepwell
 from stepwell._app.handles import Run
 from stepwell._app.reports import LogLine, Progress
 from stepwell._app.views import History, RunInfo, RunStatus
+from stepwell._blocking.talking import BlockingTalk
 from stepwell._signals import Signal
 from stepwell_runtime.definitions import Seconds
 
@@ -18,7 +19,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class BlockingRun(Generic[R]):
+class BlockingRun(BlockingTalk, Generic[R]):
     """A run in a store, with methods that block.
 
     `created` is False when a start found it there already: then `found` is the status that it had,

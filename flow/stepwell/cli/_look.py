@@ -31,6 +31,7 @@ from stepwell.cli._shapes import (
     worker_shape,
 )
 from stepwell.cli._story import tell
+from stepwell.cli._talk import values_of
 from stepwell_queue import contract
 from stepwell_queue.errors import RunNotFound
 
@@ -154,7 +155,11 @@ async def run_shape_of(app: Stepwell, id: str) -> Shape:
     found = await app.engine.store.history(id)
     if found is None:
         raise RunNotFound(id)
-    return {**history_shape(found, app.codec), "progress": progress_shape(await app.progress(id))}
+    return {
+        **history_shape(found, app.codec),
+        "progress": progress_shape(await app.progress(id)),
+        "values": await values_of(app, id),
+    }
 
 
 def tell_or_print(run: Shape, full: bool, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from stepwell.cli import (
     _server,
     _start,
     _steer,
+    _talk,
     _steer_many,
     _worker,
 )
@@ -42,6 +43,7 @@ _reports.add_to(app)
 _journals.add_to(app)
 _replay.add_to(app)
 _steer.add_to(app)
+_talk.add_to(app)
 _steer_many.add_to(app)
 _dead_letters.add_to(app)
 _queues.add_to(app)

@@ -68,6 +68,7 @@ def facts(run: Shape, full: bool) -> Table:
         ("failures", str(run["attempts"] or "")),
         ("crashes", str(run["crashes"] or "")),
         ("progress", progress(run["progress"])),
+        *((f"value {name}", out.compact(one, longest)) for name, one in run["values"].items()),
         ("held by", "" if run["worker"] is None else f"worker {run['worker']}"),
     ):
         if value:
