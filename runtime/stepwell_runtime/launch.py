@@ -12,8 +12,9 @@ from zlib import crc32
 import msgspec
 
 from stepwell_queue.clock import Clock, Ids, utc
-from stepwell_queue.contract import Hold, NewRun, Terms
+from stepwell_queue.contract import Hold, Kind, NewRun, Terms
 from stepwell_queue.errors import RequestRefused
+from stepwell_runtime.code import fingerprint
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.definitions import DEFAULT_OPTIONS, CallOptions, Definition
 from stepwell_runtime.errors import DependencyFailed
@@ -156,9 +157,14 @@ def _named(definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]
 class Launcher:
     """Makes the rows of new runs."""
 
-    def __init__(self, codec: Codec, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, codec: Codec, clock: Clock, ids: Ids, code: str | None = None, *, marks: bool = True
+    ) -> None:
         self._codec, self._clock, self._ids = codec, clock, ids
+        self._code, self._marks = code, marks
         self._signatures: dict[Definition, bytes] = {}
+        self._codes: dict[Definition, str] = {}
+        self._marked: dict[Definition, bytes] = {}  # the options of calls that say nothing
 
     def new_run(
         self,
@@ -219,7 +225,13 @@ class Launcher:
         kind, name, version, queue, deadline = definition.heading
         if options is DEFAULT_OPTIONS and not definition.on_terms:
             until = None if deadline is None else now + deadline
-            return NewRun(id, kind, name, version, queue, args, digest, nonce, now, deadline=until)
+            marked = self._marked.get(definition)
+            if marked is None:
+                marked = store_options(options, self._code_of(definition))
+                self._marked[definition] = marked
+            return NewRun(
+                id, kind, name, version, queue, args, digest, nonce, now, 0, None, until, marked
+            )
         if options.deadline is not None:
             deadline = options.deadline
         due = options.at if options.delay is None else now + options.delay
@@ -239,9 +251,20 @@ class Launcher:
             definition.priority if options.priority is None else options.priority,
             due,
             None if deadline is None else now + deadline,
-            store_options(options),
+            store_options(options, self._code_of(definition)),
             terms,
         )
+
+    def _code_of(self, definition: Definition) -> str | None:
+        """Return which code this process has of a workflow, for people; of others it is none."""
+        if definition.kind is not Kind.WORKFLOW or not self._marks:
+            return None
+        if self._code is not None:
+            return self._code
+        found = self._codes.get(definition)
+        if found is None:
+            found = self._codes[definition] = fingerprint(definition.fn)
+        return found
 
     def _terms(
         self, definition: Definition, options: CallOptions, key: str | None, now: float

@@ -38,15 +38,16 @@ class StoredOptions(msgspec.Struct, frozen=True, array_like=True):
     timeout: float | None = None
     retry: StoredRetry | None = None
     scheduled: float | None = None  # when it was to start, where its own times do not say it
+    code: str | None = None  # with which it was started
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(StoredOptions)
 
 
-def store_options(options: CallOptions) -> bytes:
+def store_options(options: CallOptions, code: str | None = None) -> bytes:
     """Return what must be stored with the run; empty when nothing was overridden."""
-    if options.timeout is None and options.retry is None:
+    if options.timeout is None and options.retry is None and code is None:
         return b""
     retry = options.retry
     stored = None
@@ -60,13 +61,18 @@ def store_options(options: CallOptions) -> bytes:
             tuple(map(_class_name, retry.retry_on)),
             tuple(map(_class_name, retry.give_up_on)),
         )
-    return _encoder.encode(StoredOptions(options.timeout, stored))
+    return _encoder.encode(StoredOptions(options.timeout, stored, code=code))
 
 
 def with_scheduled(options: bytes, scheduled: float) -> bytes:
     """Return the options of a run that was to start at another time than its row says."""
     stored = _decoder.decode(options) if options else StoredOptions()
     return _encoder.encode(replace(stored, scheduled=scheduled))
+
+
+def code_of(options: bytes) -> str | None:
+    """Return the code with which a run was started; None = that was not noted."""
+    return _decoder.decode(options).code if options else None
 
 
 def scheduled_of(claimed: Claimed) -> float:

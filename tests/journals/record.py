@@ -6,6 +6,7 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from stepwell import Run, Stepwell
 from tests.journals.workflows import ENDED, LIVE, mended
@@ -14,9 +15,9 @@ FOLDER = Path(__file__).parent
 _RESTING = ("parked", "held", "rolling_back")
 
 
-async def _until(run: Run[object], *statuses: str) -> None:
+async def _until(run: Run[Any], *statuses: str) -> None:
     async with asyncio.timeout(20):
-        while (await run.status()) not in statuses:
+        while (await run.status()) not in statuses:  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0.005)
 
 

@@ -70,8 +70,9 @@ class Stepwell(
     value. `retention`: of the runs of queues that have none of their own; None = those that ended
     are kept. `middleware`: what surrounds every attempt of its tasks and steps, outermost first.
     `access`: what lets this app in to a server; None = as the environment says. `timeout`: seconds
-    that a server may take to answer. `clock` and `ids`: None = the system's. Constructing does no
-    I/O; `async with` opens it, and may do so again after closing.
+    that a server may take to answer. `code`: the name of this build, noted with each workflow run
+    that is started; None = a fingerprint of its function. `clock` and `ids`: None = the system's.
+    Constructing does no I/O; `async with` opens it, and may do so again after closing.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Stepwell(
         middleware: Sequence[Middleware] = (),
         access: Access | None = None,
         timeout: Seconds = 30.0,
+        code: str | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -99,6 +101,7 @@ class Stepwell(
             checked_middleware(middleware),
             access,
             timeout,
+            code,
         )
         self._clock = SystemClock() if clock is None else clock
         self._ids = RandomIds(self._clock) if ids is None else ids
@@ -127,7 +130,14 @@ class Stepwell(
             raise
         self._exit.push_async_callback(store.close)
         self._exit.push_async_callback(self._inner.close)
-        self._engine = Engine(store, app=self, codec=self._codec, clock=store.clock, ids=self._ids)
+        self._engine = Engine(
+            store,
+            app=self,
+            codec=self._codec,
+            clock=store.clock,
+            ids=self._ids,
+            code=self.settings.code,
+        )
         self._loop = asyncio.get_running_loop()
         self._was_open = True
         return self

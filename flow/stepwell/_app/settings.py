@@ -65,6 +65,7 @@ class Settings:
     middleware: tuple[Middleware, ...]
     access: Access | None
     timeout: Seconds
+    code: str | None = None
 
     def __post_init__(self) -> None:
         store: Any = self.store
@@ -80,6 +81,7 @@ class Settings:
                 "lifespan= takes a function of the app that returns an async context manager, "
                 f"not {self.lifespan!r}"
             )
+        check.text(self.code, "code")
         retention: Any = self.retention
         if retention is not None and not isinstance(retention, Retention):
             raise TypeError(f"retention= takes Retention(age=…, count=…), not {retention!r}")

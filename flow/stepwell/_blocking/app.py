@@ -60,6 +60,7 @@ class BlockingStepwell(BlockingCalls):
         middleware: Sequence[Middleware] = (),
         access: Access | None = None,
         timeout: Seconds = 30.0,
+        code: str | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class BlockingStepwell(BlockingCalls):
                 middleware=middleware,
                 access=access,
                 timeout=timeout,
+                code=code,
                 clock=clock,
                 ids=ids,
             )

@@ -41,7 +41,8 @@ class Schedules:
 
     def __init__(self, store: Store, codec: Codec, ids: Ids) -> None:
         self._store, self._ids = store, ids
-        self._launcher = Launcher(codec, StandingClock(), ids)
+        # Without a mark of the code: a deploy would be a change of each schedule.
+        self._launcher = Launcher(codec, StandingClock(), ids, marks=False)
         self._clock = store.clock
         self._schedulers: list[Scheduler] = []
 
