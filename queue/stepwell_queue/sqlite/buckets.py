@@ -19,6 +19,8 @@ _EMPTY, _WAS_FULL = SQL["empty_buckets"], SQL["bucket_was_full"]
 _DROP_FULL: Final = SQL["drop_full_buckets"]
 _NEARLY: Final = 1e-9
 """Of a token: what adding up parts of one may lose."""
+_SHORT: Final = 0.02
+"""Seconds that a start may be late, so that several can be claimed at once."""
 _ROUNDED: Final = 1e-6
 """Seconds: more than a time loses when it is stored."""
 
@@ -46,10 +48,10 @@ def tokens_of_empty(tx: Tx, queue: str, rate: RateLimit) -> dict[int, float]:
 
 
 def take(tx: Tx, queue: str, lane: int, rate: RateLimit, count: int) -> float:
-    """Take tokens, or put some in (`count` < 0); answers the seconds until there is one again."""
+    """Take tokens, or put some in (`count` < 0); answers the seconds until a claim is worth it."""
     left = min(tokens(tx, queue, lane, rate) - count, float(rate.burst))
     _put(tx, queue, lane, left, rate)
-    return until_one(left, rate)
+    return until_some(left, rate)
 
 
 def give_back(tx: Tx, queue: str, lane: int, rate: RateLimit, taken_at: float) -> None:
@@ -64,9 +66,16 @@ def drop_full(tx: Tx) -> None:
     tx.execute(_DROP_FULL, (tx.now,))
 
 
-def until_one(left: float, rate: RateLimit) -> float:
-    """Seconds until a bucket with these tokens has a whole one; 0 = it has."""
-    return 0.0 if left >= 1 else (1 - left + _NEARLY) * rate.per / rate.count
+def until_some(left: float, rate: RateLimit) -> float:
+    """Seconds until a bucket with these tokens is worth a claim; 0 = it has a whole one.
+
+    At a high rate that is once there are several, before it is full: a claim for each would cost
+    more than the runs.
+    """
+    if left >= 1:
+        return 0.0
+    several = max(1, int(min(rate.burst / 2, _SHORT * rate.count / rate.per)))
+    return (several - left + _NEARLY) * rate.per / rate.count
 
 
 def _filled(tx: Tx, queue: str, lane: int, stored: float, at: float, rate: RateLimit) -> float:

@@ -25,7 +25,7 @@ from stepwell_queue.sqlite.buckets import (
     tokens,
     tokens_of_empty,
     tokens_of_keys,
-    until_one,
+    until_some,
 )
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Gate, SessionState, Tx
@@ -225,7 +225,7 @@ class Passage:
         if gate.settings.rate is not None and room > 0:
             left = tokens(tx, queue, 0, gate.settings.rate)
             if left < 1:
-                tx.opens(tx.now + until_one(left, gate.settings.rate))
+                tx.opens(tx.now + until_some(left, gate.settings.rate))
             room = min(room, int(left))
         return room
 
@@ -249,7 +249,7 @@ class Passage:
             rooms.most = min(rooms.most, rate.burst)
             for lane, left in tokens_of_empty(self._tx, queue, rate).items():
                 rooms.lower(lane, int(left))
-                self._key_waits(queue, until_one(left, rate))
+                self._key_waits(queue, until_some(left, rate))
         return rooms
 
     def _count_tokens(self, queue: str, lanes: Sequence[int], rooms: Rooms) -> None:

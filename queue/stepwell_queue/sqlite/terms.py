@@ -249,7 +249,7 @@ def depend(tx: Tx, waits: Sequence[tuple[int, Need]]) -> None:
 
 def announce(tx: Tx, target: int, plan: Plan, expires: float | None) -> None:
     if plan.status == _READY:
-        tx.came_ready(target)
+        tx.wake(target)
     elif plan.due is not None:
         tx.made_due(plan.due)
     if expires is not None:

@@ -222,10 +222,10 @@ class Tx:
         """Note that runs can be claimed which were there before."""
         if self.lengths:
             self.lengths.clear()
-        self.came_ready(target)
+        self.wake(target)
 
-    def came_ready(self, target: int) -> None:
-        """Note that new runs can be claimed, which are counted where that matters."""
+    def wake(self, target: int) -> None:
+        """Have workers look for work; what is ready is what was, or is counted by who says this."""
         self.effects.ready.add(target)
         for session in self.context.sessions.values():
             session.drained = False
@@ -244,10 +244,18 @@ class Tx:
                 self.effects.ready.update(targets)
             session.drained = False
         queues = {context.limited[run] for run in runs if run in context.limited}
-        if queues:
+        places = {queue for queue in queues if self._has_places(queue)}
+        if places:
             for target, queue in context.closed.items():
-                if queue in queues:
-                    self.made_ready(target)
+                if queue in places:
+                    self.wake(target)
+
+    def _has_places(self, queue: str) -> bool:
+        """Whether so many runs of the queue, or of each key of it, are executed at once."""
+        gate = self.context.gates.get(queue)
+        return gate is not None and (
+            gate.settings.limit is not None or gate.settings.key_limit is not None
+        )
 
     def gates_changed(self) -> None:
         """What is set for a queue is another, so what can be claimed may be, too."""

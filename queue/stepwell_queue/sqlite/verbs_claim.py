@@ -37,7 +37,7 @@ def promote(tx: Tx) -> None:
     if tx.now >= context.opens_at:
         context.opens_at = _FOREVER
         for target in context.closed:
-            tx.made_ready(target)
+            tx.wake(target)
     due = tx.one(_NEXT_DUE)[0]
     context.next_due = min(_FOREVER if due is None else due, expire(tx))
     if due is not None:
