@@ -268,6 +268,27 @@ def make() -> object:
     assert "Local is made inside a function" in problem.message
 
 
+def test_what_is_filled_while_modules_are_imported_is_a_constant(check: Check) -> None:
+    code = """SENDERS: dict[str, object] = {}
+CACHE: dict[str, object] = {}
+def sender(name: str):
+    def add(fn):
+        SENDERS[name] = fn
+        return fn
+    return add
+@sender("mail")
+@step
+async def mail() -> None: CACHE["mail"] = 1
+@workflow
+async def flow() -> None:
+    SENDERS["mail"], CACHE["mail"]
+if __name__ == "__main__":
+    CACHE.clear()
+"""
+    assert found(check(HEAD + code)) == [(13, "global-state")]
+    assert "CACHE" in check(HEAD + code)[0].message
+
+
 def test_a_comment_allows_its_rules_on_its_line_alone(check: Check) -> None:
     code = """@workflow
 async def flow() -> None:

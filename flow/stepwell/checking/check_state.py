@@ -86,15 +86,38 @@ class Changes:
 
     def _look_through(self, scopes: Scopes) -> None:
         self._of[scopes.top] = set()
+        at_import = _called_at_import(scopes.top.node)
         waiting: list[tuple[ast.AST, Scope]] = [(scopes.top.node, scopes.top)]
         while waiting:
             node, scope = waiting.pop()
             inner = scopes.of.get(node, scope)
+            if isinstance(node, FUNCTION) and scope is scopes.top and node.name in at_import:
+                continue  # it fills a registry, say, before any run is there
             waiting += [(child, inner) for child in ast.iter_child_nodes(node)]
             for name in _changed(self._resolver, node, scope):
                 home = scope.find(name.id)
                 if home is not None and home is not scope and _is_variable(home, name.id):
                     self._of.setdefault(home, set()).add(name.id)
+
+
+def _called_at_import(module: ast.AST) -> set[str]:
+    """Return the names that are called, or decorate, while the module is imported."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
+            continue
+        called: list[ast.expr] = []
+        if isinstance(node, (*FUNCTION, ast.ClassDef)):
+            called = node.decorator_list
+            waiting += called
+        elif isinstance(node, ast.Call):
+            called = [node.func]
+        found.update(one.id for one in called if isinstance(one, ast.Name))
+        if not isinstance(node, (*FUNCTION, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+    return found
 
 
 def _is_variable(home: Scope, name: str) -> bool:
