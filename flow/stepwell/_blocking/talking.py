@@ -69,7 +69,7 @@ class BlockingTalk:
         until: Callable[[Any], bool] | None = None,
         timeout: Seconds | None = None,
     ) -> Any:
-        """Wait for a value that `until` accepts, which is called in the loop; see Run.wait_value."""
+        """Wait for a value that `until`, called in the loop, accepts; see Run.wait_value."""
         return self._calls.do(
             lambda app: app.get(self.id).wait_value(name, type, until=until, timeout=timeout)
         )

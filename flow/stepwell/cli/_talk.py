@@ -38,7 +38,7 @@ def value(
     id: RunArgument,
     store: StoreOption,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Of the value; without it: all.")
+        str | None, typer.Argument(metavar="NAME", help="Of the value; without it: all.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
