@@ -126,10 +126,10 @@ class Reports(Gathering):
         self._emitting().put(stream, data, path, attempt)
 
     def _emitting(self) -> Emissions:
-        if self._emissions is None:
-            with self._lock:
-                self._emissions = self._emissions or Emissions(self._held)
-        return self._emissions
+        with self._lock:  # an attempt may have threads of its own
+            if self._emissions is None:
+                self._emissions = Emissions(self._held)
+            return self._emissions
 
     def flush(self) -> None:
         self._submit(self.take(idle=False), _look_at)

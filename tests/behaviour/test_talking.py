@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ async def streams() -> None:
 async def test_items_of_all_kinds_of_steps_come_in_order_and_stay_if_an_attempt_fails(
     app: Stepwell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(computing.ROOT))
+    monkeypatch.setattr(sys, "path", [str(computing.ROOT), *sys.path])
     async with app.worker(queues=["default", "elsewhere"]):
         run = await app.start(streams())
         found = [one async for one in run.stream("lines", str)]

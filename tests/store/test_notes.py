@@ -20,7 +20,6 @@ from stepwell_queue import (
     RunNotFound,
     StaleFence,
     Status,
-    Verb,
 )
 from stepwell_queue.contract import (
     AnswerRow,
@@ -191,7 +190,7 @@ async def test_who_follows_a_run_hears_of_everything_that_is_news(bench: Bench) 
     run = (await bench.claimed(await bench.session(), "run")).run
     assert await bench.store.read(ReadState("run")) == RunState(run, Status.RUNNING, 0)
     with bench.store.follow("run", run) as follower:
-        verbs: Sequence[Verb[Any]] = (
+        verbs: Sequence[Any] = (
             Append(run, 1, [bench.record(0)]),
             Append(run, 1, notes=[value(1, b"a")]),
             Emit(run, 1, 1, [Item("lines", b"a", 1.0)]),

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
 from stepwell import _options as check
 from stepwell._app.views import Audit, Event, record_event
@@ -160,7 +160,7 @@ class RunTalk:
         given: Any = ask
         wanted: Any = Any
         if isinstance(given, Ask):
-            known: Ask[Any, Any] = given
+            known = cast("Ask[Any, Any]", given)
             name, wanted = known.name, known.answer
             refuse_unfit(payload, known.question, f"question {name!r}")
         elif isinstance(given, str):
