@@ -36,6 +36,7 @@ from stepwell_runtime.errors import (
     RunTerminated,
     StepFailed,
 )
+from stepwell_runtime.forks import Forks
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.queues import Declarations
 from stepwell_runtime.schedules.service import Schedules
@@ -82,6 +83,7 @@ class Engine:
         self._workers: list[Worker] = []
         self._unserved = Unserved(store)
         self.declarations = Declarations(store)
+        self.forks = Forks(store, codec, clock, ids)
         self.steering = Steering(store, codec, clock, ids)
         self.dead_letters = DeadLetters(store, codec, ids)
 

@@ -7,7 +7,7 @@ import random
 import msgspec
 from msgspec.structs import replace
 
-from stepwell_queue.contract import Claimed
+from stepwell_queue.contract import Claimed, RunInfo
 from stepwell_runtime.definitions import (
     CallOptions,
     Retry,
@@ -39,6 +39,8 @@ class StoredOptions(msgspec.Struct, frozen=True, array_like=True):
     retry: StoredRetry | None = None
     scheduled: float | None = None  # when it was to start, where its own times do not say it
     code: str | None = None  # with which it was started
+    seed: str | None = None  # of its chance, where that is the one of the run that it was forked of
+    began: float | None = None  # when that one was made
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -73,6 +75,29 @@ def with_scheduled(options: bytes, scheduled: float) -> bytes:
 def code_of(options: bytes) -> str | None:
     """Return the code with which a run was started; None = that was not noted."""
     return _decoder.decode(options).code if options else None
+
+
+def forked_options(source: RunInfo) -> bytes:
+    """Return the options of a fork, to whose code chance and times are those of its source."""
+    stored = _decoder.decode(source.options) if source.options else StoredOptions()
+    began = source.created if stored.began is None else stored.began
+    own_time = began if source.scheduled is None else source.scheduled
+    return _encoder.encode(
+        replace(
+            stored,
+            scheduled=own_time if stored.scheduled is None else stored.scheduled,
+            seed=stored.seed or f"{source.id}/{source.nonce}/{source.generation}",
+            began=began if source.scheduled is None else max(began, source.scheduled),
+        )
+    )
+
+
+def origin_of(claimed: Claimed) -> tuple[str | None, float | None]:
+    """Return the seed of chance of a forked run, and the time at which its code begins."""
+    if not claimed.options:
+        return None, None
+    stored = _decoder.decode(claimed.options)
+    return stored.seed, stored.began
 
 
 def scheduled_of(claimed: Claimed) -> float:

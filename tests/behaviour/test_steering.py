@@ -196,7 +196,7 @@ async def test_a_cancel_ends_a_pause_and_the_undos_run(app: Stepwell) -> None:
 async def test_a_deadline_that_passes_during_a_pause_has_its_effect_at_its_end(
     app: Stepwell,
 ) -> None:
-    run = await app.start(waiting(), deadline=0.05)
+    run = await app.start(waiting().with_options(deadline=0.05))
     assert await run.pause() == "paused"
     deadline = (await run.info()).deadline_at
     assert deadline is not None
@@ -213,8 +213,8 @@ async def test_a_deadline_ends_a_run_with_children_and_one_that_is_scheduled(
 ) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=0.05)
     async with app.worker():
-        parent = await app.start(nested(), deadline=0.1)
-        late = await app.start(waiting(), at=soon, deadline=0.1)
+        parent = await app.start(nested().with_options(deadline=0.1))
+        late = await app.start(waiting().with_options(deadline=0.1), at=soon)
         for run in (parent, late):
             with pytest.raises(DeadlineExceeded):
                 await run.result(timeout=LONG)

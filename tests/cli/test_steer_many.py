@@ -66,3 +66,16 @@ def test_a_workflow_is_paused_by_name(cli: Cli, address: str) -> None:
     assert "checkout" in cli("paused", "--store", address).stdout
     assert cli("resume", "--workflow", "checkout", "--store", address).stdout == "checkout: open\n"
     assert cli("paused", "--store", address).stdout == "no workflow is paused\n"
+
+
+def test_a_run_is_forked_from_a_step(cli: Cli, address: str) -> None:
+    run = cli("show", "completed", "--store", address, "--json").json
+    step = next(record for record in run["journal"] if record["path"])
+    said = cli(
+        "fork", "completed", "--from", step["path"], "--id", "fork", "--store", address, "--json"
+    )
+    assert said.json == {"id": "fork", "forked_from": "completed"}
+    assert len(cli("show", "fork", "--store", address, "--json").json["journal"]) == step["seq"]
+    refused = cli("fork", "completed", "--from", "nothing", "--store", address)
+    assert refused.code == 1
+    assert "has recorded no step 'nothing'" in refused.stderr

@@ -24,6 +24,7 @@ from stepwell_queue import (
     Terms,
 )
 from stepwell_queue.contract import (
+    Fork,
     ListPausedNames,
     PausedName,
     PauseName,
@@ -311,3 +312,26 @@ async def test_a_name_stays_paused_when_its_queue_is_not(bench: Bench) -> None:
     assert (await bench.claim(session)).runs == []
     await bench.store.do(ResumeQueue("default"))
     assert (await bench.claim_one(session)).id == "run"
+
+
+async def test_a_fork_that_is_said_again_is_one_and_takes_a_part_of_the_journal(
+    bench: Bench,
+) -> None:
+    session = await bench.session()
+    source = await bench.claimed(session, "source")
+    records = [bench.record(at) for at in range(3)]
+    await bench.store.do(Append(source.run, 1, records, opened=[OpenOp("3", "wait", "go", None)]))
+    verb = Fork("source", 2, bench.new("fork"), "uid", bench.clock.now(), "ann", "why")
+    first = await bench.store.do(verb)
+    assert await bench.store.do(verb) == first
+    fork = await bench.claim_one(session)
+    assert (fork.id, list(fork.journal), list(fork.open_ops)) == ("fork", records[:2], [])
+    assert [one[0] for one in await actions(bench, "source")] == ["fork"]
+    assert [one[0] for one in await actions(bench, "fork")] == ["fork"]
+    with pytest.raises(RequestRefused, match="has 3 records"):
+        await bench.store.do(Fork("source", 4, bench.new(), "u2", bench.clock.now()))
+    with pytest.raises(RunNotFound):
+        await bench.store.do(Fork("nobody", 0, bench.new(), "u2", bench.clock.now()))
+    await bench.start("task", identity=TASK)
+    with pytest.raises(RequestRefused, match="no workflow run"):
+        await bench.store.do(Fork("task", 0, bench.new(), "u2", bench.clock.now()))

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 from stepwell import _options as check
+from stepwell._app.handles import Run
 from stepwell._app.views import RunStatus
 from stepwell._arguments import described
 from stepwell._decorated import Task, Workflow
@@ -131,6 +132,40 @@ class SteeringMethods:
             PausedWorkflow(row.name, utc(row.at), row.actor, row.reason)
             for row in await self.engine.store.read(ListPausedNames())
         ]
+
+    async def fork(
+        self,
+        id: str,
+        /,
+        *,
+        from_step: str,
+        id_: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        reason: str = "",
+        actor: str = "",
+    ) -> Run[Any]:
+        """Start a new run that takes over what a workflow run has recorded before a step.
+
+        `from_step`: its path, or its name if the run has it once. The step, and all after it, is
+        executed anew, by keys of its own; what was registered to be undone before it is undone by
+        the fork, too, should it fail. `id_`: of the new run; None = a new one. `changes`: other
+        values of arguments, by name. Raises RunNotFound, RequestRefused, IdConflict.
+        """
+        app = cast("Stepwell", self)
+        check.asked(id, reason, actor)
+        step = check.text(from_step, "from_step", longest=1000)
+        if step is None:
+            raise TypeError("from_step= takes the name or path of a step, not None")
+        started = await self.engine.forks.fork(
+            id,
+            step,
+            new_id=id_,
+            changes=changes or {},
+            definitions=app.definitions() if changes else {},
+            actor=actor,
+            reason=reason,
+        )
+        return Run(app, started.id, Any, started.created)
 
     async def steer_many(
         self,

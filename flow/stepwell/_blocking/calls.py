@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -248,6 +248,25 @@ class BlockingCalls(
     def signal(self, id: str, signal: Signal[Any] | str, value: object = None, /) -> None:
         """Store a signal for a run; returns once it is durable. Raises RunNotFound, RunEnded."""
         self.do(lambda app: app.send(id, signal, value))
+
+    def fork(
+        self,
+        id: str,
+        /,
+        *,
+        from_step: str,
+        id_: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        reason: str = "",
+        actor: str = "",
+    ) -> BlockingRun[Any]:
+        """Start a run with what another one has recorded before a step; see Stepwell.fork."""
+        run = self.do(
+            lambda app: app.fork(
+                id, from_step=from_step, id_=id_, changes=changes, reason=reason, actor=actor
+            )
+        )
+        return BlockingRun(self, run)
 
     def cancel(self, id: str, /, *, reason: str = "", actor: str = "") -> RunStatus:
         """Ask a run to cancel; return its status afterwards. Raises RunNotFound."""

@@ -27,6 +27,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(signal)
     app.command()(rollback)
     app.command()(resume_rollback)
+    app.command()(fork)
 
 
 def signal(
@@ -100,6 +101,37 @@ def resume_rollback(
     Of a run that ended with its rollback incomplete.
     """
     asked(id, store, reason, actor, as_json, lambda app: app.resume_rollback)
+
+
+def fork(
+    id: RunArgument,
+    store: StoreOption,
+    from_step: Annotated[
+        str,
+        typer.Option("--from", metavar="STEP", help="The step to begin with: its name or path."),
+    ],
+    new_id: Annotated[
+        str | None, typer.Option("--id", help="Of the new run.", show_default="a new one")
+    ] = None,
+    reason: ReasonOption = "",
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a new run that takes over what a run has recorded before a step.
+
+    That step and all after it are executed anew. The run itself stays as it is.
+    """
+    who = login() if actor is None else actor
+
+    async def work(app: Stepwell) -> str:
+        run = await app.fork(id, from_step=from_step, id_=new_id, reason=reason, actor=who)
+        return run.id
+
+    made = in_store(store, work)
+    if as_json:
+        out.document({"id": made, "forked_from": id})
+    else:
+        typer.echo(made)
 
 
 def asked(

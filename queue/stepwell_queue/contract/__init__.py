@@ -8,6 +8,7 @@ opaque to it. Times are wall-clock seconds since the epoch. A run is addressed b
 part of a cycle: the garbage collector need not look at it.
 """
 
+from stepwell_queue.contract.continuing import Continue as Continue
 from stepwell_queue.contract.copies import ImportRuns as ImportRuns
 from stepwell_queue.contract.copies import RunCopy as RunCopy
 from stepwell_queue.contract.dead_letters import DeadLetterRow as DeadLetterRow
@@ -77,6 +78,7 @@ from stepwell_queue.contract.schedules import ScheduleHistory as ScheduleHistory
 from stepwell_queue.contract.schedules import ScheduleRow as ScheduleRow
 from stepwell_queue.contract.schedules import Tick as Tick
 from stepwell_queue.contract.schedules import TickRow as TickRow
+from stepwell_queue.contract.steering import Fork as Fork
 from stepwell_queue.contract.steering import ListPausedNames as ListPausedNames
 from stepwell_queue.contract.steering import PausedName as PausedName
 from stepwell_queue.contract.steering import PauseName as PauseName

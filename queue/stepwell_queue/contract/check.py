@@ -14,6 +14,7 @@ from stepwell_queue.contract import (
     DropSchedule,
     Emit,
     Finish,
+    Fork,
     ImportRuns,
     NewRun,
     Park,
@@ -42,6 +43,7 @@ from stepwell_queue.contract import (
     Terms,
     Tick,
 )
+from stepwell_queue.contract.continuing import Continue
 from stepwell_queue.contract.copies import MOST_COPIES
 from stepwell_queue.contract.dead_letters import MOST_DEAD_LETTERS
 from stepwell_queue.contract.notes import ITEMS_AT_ONCE
@@ -102,12 +104,21 @@ def _reschedule(verb: Reschedule) -> int:
     return SMALL + len(verb.error or b"")
 
 
+def _continue(verb: Continue) -> int:
+    return SMALL * (1 + len(verb.unread)) + len(verb.args)
+
+
 def _signal(verb: SendSignal) -> int:
     return SMALL + len(verb.value)
 
 
 def _cancel(verb: CancelRun) -> int:
     return SMALL + len(verb.reason)
+
+
+def _fork(verb: Fork) -> int:
+    # the records that are copied weigh, too
+    return SMALL * (2 + min(verb.length, MAX_RUNS)) + _new(verb.run)
 
 
 def _terminate(verb: Terminate) -> int:
@@ -182,6 +193,7 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     CancelRun: _cancel,
     Ask: _other,
     Terminate: _terminate,
+    Fork: _fork,
     PauseName: _other,
     ResumeName: _other,
     Prune: _prune,
@@ -191,6 +203,7 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     Finish: _finish,
     Settle: _settle,
     Reschedule: _reschedule,
+    Continue: _continue,
     SetQueue: _other,
     PauseQueue: _other,
     ResumeQueue: _other,

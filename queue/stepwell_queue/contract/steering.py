@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from stepwell_queue.contract.queries import Query
-from stepwell_queue.contract.rows import Time
-from stepwell_queue.contract.verbs import Verb
+from stepwell_queue.contract.rows import NewRun, Time
+from stepwell_queue.contract.verbs import Started, Verb
+
+Count = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class Terminated(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -71,3 +74,21 @@ class ListPausedNames(Query[Sequence[PausedName]], frozen=True, array_like=True,
     """Answered by the names that are paused, in their order."""
 
     answer: ClassVar[Any] = list[PausedName]
+
+
+class Fork(Verb[Started], frozen=True, array_like=True, tag=91, gc=False):
+    """Start a run with the first `length` records of the journal of another one.
+
+    `run`: as it is to start, with the identity and queue of that one; it has no terms but its key.
+    Open operations, messages and children are not copied. Both get an audit row, "fork". Raises
+    RunNotFound, IdConflict, RequestRefused (of what is no workflow run; of a length that the
+    journal has not; of one that has what an undo has undone since).
+    """
+
+    source: str
+    length: Count
+    run: NewRun
+    uid: str
+    at: Time
+    actor: str = ""
+    reason: str = ""

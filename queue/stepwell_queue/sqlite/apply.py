@@ -12,9 +12,11 @@ from stepwell_queue.contract import (
     Ask,
     CancelRun,
     Claim,
+    Continue,
     DropSchedule,
     Emit,
     Finish,
+    Fork,
     ImportRuns,
     Park,
     PauseName,
@@ -45,8 +47,10 @@ from stepwell_queue.errors import StepwellError
 from stepwell_queue.sqlite import (
     verbs_claim,
     verbs_client,
+    verbs_continue,
     verbs_copy,
     verbs_dead_letter,
+    verbs_fork,
     verbs_note,
     verbs_prune,
     verbs_queue,
@@ -68,11 +72,13 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     Finish: verbs_run.finish,
     Settle: verbs_run.settle,
     Reschedule: verbs_run.reschedule,
+    Continue: verbs_continue.continue_run,
     Claim: verbs_claim.claim,
     SendSignal: verbs_client.send_signal,
     CancelRun: verbs_client.cancel_run,
     Ask: verbs_client.ask,
     Terminate: verbs_steer.terminate,
+    Fork: verbs_fork.fork,
     PauseName: verbs_steer.pause_name,
     ResumeName: verbs_steer.resume_name,
     Prune: verbs_prune.prune,
@@ -118,7 +124,7 @@ _TOGETHER: Final[
 
 # With these it stays known how many runs are ready, or they say that it is not.
 _COUNTING: Final = frozenset(
-    (Start, StartMany, Append, Park, Finish, Settle, Reschedule, Claim, Report)
+    (Start, StartMany, Append, Park, Finish, Settle, Reschedule, Continue, Claim, Report)
 )
 
 # These are about the store or the transaction, not about one verb's content.

@@ -186,7 +186,8 @@ def _check(tx: Tx, verb: Ask, found: _Address) -> None:
         if status == Status.HELD or (status == Status.FAILED and found.rollback == Rollback.NONE):
             return
         if status == Status.FAILED:
-            _refuse(verb, found, "its undos have run, so its steps cannot be taken up again")
+            why = "its undos have run, so its steps cannot be taken up again"
+            _refuse(verb, found, f"{why}: fork it, from the oldest undone step or before")
         _refuse(verb, found, "only a held run, or a failed one without undos, can be retried")
     if action == "roll_back" and status != Status.HELD:
         _refuse(verb, found, "only a held run can be rolled back")

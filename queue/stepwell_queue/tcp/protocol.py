@@ -20,6 +20,7 @@ from stepwell_queue.contract import (
     CancelRun,
     Claim,
     Claimed,
+    Continue,
     CountEnds,
     CountRuns,
     DropSchedule,
@@ -27,6 +28,7 @@ from stepwell_queue.contract import (
     FindDue,
     FindRunning,
     Finish,
+    Fork,
     Hello,
     ImportRuns,
     InboxRow,
@@ -236,6 +238,7 @@ VerbOnWire: TypeAlias = (
     | CancelRun
     | Ask
     | Terminate
+    | Fork
     | PauseName
     | ResumeName
     | Prune
@@ -245,6 +248,7 @@ VerbOnWire: TypeAlias = (
     | Finish
     | Settle
     | Reschedule
+    | Continue
     | SetQueue
     | PauseQueue
     | ResumeQueue

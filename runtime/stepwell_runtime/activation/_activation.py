@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepwell_queue.contract import (
     Claimed,
@@ -480,6 +481,9 @@ class Activation:
                 record = self.journal.record(
                     RecordKind.FAILURE, "", outcome.verdict, codec.encode_error(error, where)
                 )
+                # so that a fork can tell what has been undone, without the code
+                undone_since = min(undo.since for undo in execution.undos if undo.stands)
+                record = replace(record, digest=undone_since)
                 self.journal.append((record,), phase=int(Phase.ROLLING_BACK))
                 return
         undo_errors = execution.undo_errors

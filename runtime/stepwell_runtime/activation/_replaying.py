@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import Context
 
 import msgspec
+from msgspec.structs import replace
 
 from stepwell_queue.contract import Claimed, OpenOp, Record, RecordKind
 from stepwell_runtime.activation._facts import facts_of
@@ -18,6 +19,7 @@ from stepwell_runtime.core.marks import marks_in
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.errors import Diverged
 from stepwell_runtime.launch import decode_arguments
+from stepwell_runtime.policy import origin_of
 
 _decode_seqs = msgspec.msgpack.Decoder(list[int]).decode
 
@@ -38,10 +40,13 @@ def execution_of(
 ) -> Execution:
     """Return the execution of a run, before its first line. Raises DecodingError."""
     args, kwargs = decode_arguments(codec, definition, claimed.args, trusted=trusted)
+    seed, began = origin_of(claimed)
+    if began is not None:  # a fork goes on in the time of the run that it was forked of
+        claimed = replace(claimed, created=began, due=None)
     execution = Execution(
         lambda: definition.fn(*args, **kwargs),
         facts_of(claimed),
-        seed=seed_of(claimed),
+        seed=seed or seed_of(claimed),
         now=claimed.created if claimed.due is None else max(claimed.created, claimed.due),
         codec=codec,
         context=context,

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
-from stepwell_queue.contract import Record, RecordKind
+from stepwell_queue.contract import InboxKind, Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.core.asking import ask, call_op
 from stepwell_runtime.core.branch import (
@@ -26,6 +26,7 @@ from stepwell_runtime.core.branch import (
 )
 from stepwell_runtime.core.cancelling import refuse_cancelled
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
+from stepwell_runtime.core.continuing import continued
 from stepwell_runtime.core.deadlines import Deadline
 from stepwell_runtime.core.delivery import deliver_to_run
 from stepwell_runtime.core.discard import close_all, is_over
@@ -54,7 +55,7 @@ from stepwell_runtime.core.scopes import Unwinding, home
 from stepwell_runtime.core.talking import Talk
 from stepwell_runtime.core.undo import Undo, UndoStack
 from stepwell_runtime.definitions import StepDefinition
-from stepwell_runtime.errors import Cancelled, Diverged, NotDurable
+from stepwell_runtime.errors import Cancelled, ContinueAsNew, Diverged, NotDurable
 from stepwell_runtime.scope import RunFacts, current
 
 MOST_REFUSED = 100
@@ -208,7 +209,7 @@ class Execution:
         outcome, undos = self.outcome, self._undo_stack
         return (
             outcome is not None
-            and outcome.verdict != "completed"
+            and outcome.verdict not in ("completed", "continued")
             and undos is not None
             and undos.wanted
         )
@@ -227,6 +228,15 @@ class Execution:
         talk = self._talk
         unread = 0 if self._signals is None else self._signals.unread
         return unread if talk is None else unread + talk.unread
+
+    @property
+    def left(self) -> list[tuple[int, str, int]]:
+        """What nobody has taken: kind in the inbox, name, how many."""
+        signals = () if self._signals is None else self._signals.left()
+        asked = () if self._talk is None else self._talk.left()
+        return [(int(InboxKind.SIGNAL), *one) for one in signals] + [
+            (int(InboxKind.QUESTION), *one) for one in asked
+        ]
 
     @property
     def said(self) -> Talk | None:
@@ -343,6 +353,7 @@ class Execution:
         if self.rolling_back:
             return Undo(self.codec, call, 0)
         undo, scope = self.undo_stack().register(self.codec, call), home(branch.scope)
+        undo.since = self.seq
         if scope is not None:
             scope.undos.append(undo)
         return undo
@@ -525,6 +536,8 @@ class Execution:
             self.main_outcome = (
                 completed(self.codec, value, self.facts.workflow)
                 if error is None
+                else continued(self, error)
+                if isinstance(error, ContinueAsNew) and self.cancel_name is None
                 else ended_by(error, self.cancel_name, self.facts.id)
             )
         elif self.rolling_back:

@@ -13,12 +13,13 @@ class Undo:
     `encoded`: those, with their digest. Making one raises SerializationError.
     """
 
-    __slots__ = ("call", "discarded", "encoded", "error", "failures", "index", "undone")
+    __slots__ = ("call", "discarded", "encoded", "error", "failures", "index", "since", "undone")
 
     def __init__(self, codec: Codec, call: CallCommand, index: int) -> None:
         self.call, self.index = call, index
         self.encoded = encode_digested(codec, call.definition, call.args, call.kwargs)
         self.discarded = False
+        self.since = 0  # how many records there were when it was registered
         self.undone = False  # in a scope
         self.failures = 0  # there
         self.error: BaseException | None = None

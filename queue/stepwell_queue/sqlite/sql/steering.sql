@@ -70,3 +70,22 @@ WHERE name = ? AND kind <> 2
 
 -- name: paused_names
 SELECT name, at, actor, reason FROM paused_names WHERE paused = 1 ORDER BY name
+
+-- name: journal_length
+SELECT ifnull(max(seq) + 1, 0) FROM journal WHERE run = ?
+
+-- name: undone_since
+SELECT f.digest FROM journal f WHERE f.run = ? AND f.kind = 9 AND EXISTS (
+    SELECT 1 FROM journal u WHERE u.run = f.run AND u.seq > f.seq AND u.path LIKE '~%')
+ORDER BY f.seq LIMIT 1
+
+-- name: fork_journal
+INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, digest, fence)
+SELECT ?, seq, kind, path, name, value, at, attempt, started, digest, ?
+FROM journal WHERE run = ? AND seq < ? ORDER BY seq
+
+-- name: fork_lane
+UPDATE runs SET lane = (SELECT s.lane FROM runs s WHERE s.run = ?) WHERE run = ?
+
+-- name: fork_key
+INSERT INTO terms (run, key) SELECT ?, key FROM terms WHERE run = ? AND key IS NOT NULL

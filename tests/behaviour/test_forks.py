@@ -1,0 +1,148 @@
+"""New runs that take over what another one has recorded before a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepwell import (
+    IdConflict,
+    RequestRefused,
+    RunNotFound,
+    Stepwell,
+    compensate,
+    current_step,
+    now,
+    parallel,
+    random,
+    step,
+    workflow,
+)
+from tests.behaviour.stage import LONG, stage
+
+pytestmark = pytest.mark.anyio
+
+
+@step
+async def draw(what: str) -> str:
+    stage.note(what)
+    return f"{what} {current_step().key}"
+
+
+@step
+async def undo(what: str) -> None:
+    stage.note(f"undo {what}")
+
+
+@step
+async def ship(fails: bool) -> str:
+    if fails:
+        raise ValueError("no ship")
+    return "shipped"
+
+
+@workflow
+async def order(name: str, fails: bool = False) -> tuple[str, str, float, str]:
+    begun = f"{now().isoformat()} {random().random()}"
+    first = await draw(name)
+    second = await draw("second")
+    last = await ship(fails)
+    return begun, f"{first} {second}", random().random(), last
+
+
+@workflow
+async def saga(fails: bool) -> str:
+    await draw("before")
+    await draw.__call__("charge")
+    compensate(undo("charge"))
+    return await ship(fails)
+
+
+@workflow
+async def wide() -> tuple[str, str]:
+    first, second = await parallel(draw("left"), draw("right"))
+    return first, second
+
+
+async def test_a_fork_repeats_nothing_before_its_step_and_all_after_it(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(order("first"), id="source")
+        begun, drawn, chance, _ = await run.result(timeout=LONG)
+        fork = await app.fork("source", from_step="1", id_="fork", reason="why", actor="ann")
+        assert (fork.id, fork.created) == ("fork", True)
+        again, drawn_again, chance_again, _ = await fork.result(timeout=LONG)
+    assert stage.done == ["first", "second", "second"]
+    assert (again, chance_again) == (begun, chance)  # its time and chance are those of the source
+    assert drawn_again.split()[:2] == drawn.split()[:2]
+    assert drawn_again.split()[3] != drawn.split()[3]  # the key of what was executed anew
+    (left,) = (await run.history()).audit
+    (came,) = (await fork.history()).audit
+    assert (left.action, left.actor) == (came.action, came.actor) == ("fork", "ann")
+    assert "'fork'" in left.reason
+    assert "'source'" in came.reason
+
+
+async def test_arguments_of_a_fork_are_changed_by_name(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(order("first", fails=True), id="source")
+        with pytest.raises(ValueError, match="no ship"):
+            await run.result(timeout=LONG)
+        fork = await app.fork("source", from_step="ship", changes={"fails": False})
+        assert (await fork.result(timeout=LONG))[3] == "shipped"
+        assert stage.done == ["first", "second"]
+        whole = await app.fork("source", from_step="0", changes={"name": "other", "fails": False})
+        assert (await whole.result(timeout=LONG))[1].startswith("other")
+    with pytest.raises(TypeError, match="no argument of order"):
+        await app.fork("source", from_step="ship", changes={"nothing": 1})
+    with pytest.raises(TypeError, match="'name' of order takes str"):
+        await app.fork("source", from_step="ship", changes={"name": 1})
+
+
+async def test_what_was_undone_is_not_taken_over(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(saga(True), id="source")
+        with pytest.raises(ValueError, match="no ship"):
+            await run.result(timeout=LONG)
+        assert stage.done == ["before", "charge", "undo charge"]
+        with pytest.raises(RequestRefused, match="fork it"):
+            await run.retry()
+        with pytest.raises(RequestRefused, match="from step 'draw' at path 1 on"):
+            await app.fork("source", from_step="ship")
+        with pytest.raises(RequestRefused, match="in an undo"):
+            await app.fork("source", from_step="~0.0")
+        fork = await app.fork("source", from_step="1", changes={"fails": False})
+        assert await fork.result(timeout=LONG) == "shipped"
+    assert stage.done == ["before", "charge", "undo charge", "charge"]
+
+
+async def test_undos_of_what_was_taken_over_belong_to_the_fork(app: Stepwell) -> None:
+    async with app.worker():
+        await (await app.start(saga(False), id="source")).result(timeout=LONG)
+        fork = await app.fork("source", from_step="ship", changes={"fails": True})
+        with pytest.raises(ValueError, match="no ship"):
+            await fork.result(timeout=LONG)
+        assert (await fork.info()).rollback == "complete"
+    assert stage.done == ["before", "charge", "undo charge"]
+
+
+async def test_a_run_that_has_not_ended_is_forked_as_it_stands(app: Stepwell) -> None:
+    async with app.worker():
+        run = await app.start(order("first"), id="source")
+        await run.result(timeout=LONG)
+        fork = await app.fork("source", from_step="ship", id_="fork")
+        await fork.pause()
+        child = await app.fork("fork", from_step="1")
+        assert (await child.result(timeout=LONG))[3] == "shipped"
+
+
+async def test_a_fork_that_cannot_be_is_refused(app: Stepwell) -> None:
+    async with app.worker():
+        await (await app.start(wide(), id="source")).result(timeout=LONG)
+        await (await app.start(order("x"), id="other")).result(timeout=LONG)
+    with pytest.raises(RequestRefused, match="several paths: fork from one of them, 0.0.0, 0.1.0"):
+        await app.fork("source", from_step="draw")
+    with pytest.raises(RequestRefused, match="no step 'ship'.* are draw"):
+        await app.fork("source", from_step="ship")
+    with pytest.raises(RunNotFound):
+        await app.fork("nobody", from_step="draw")
+    with pytest.raises(IdConflict):
+        await app.fork("source", from_step="0.0.0", id_="other")
