@@ -198,6 +198,7 @@ async def test_who_follows_a_run_hears_of_everything_that_is_news(bench: Bench) 
             Finish(run, 1, Status.COMPLETED, b"", 2.0),
             Prune(None, 0, 100),
         )
+        verb: Any
         for verb in verbs:
             news = asyncio.ensure_future(heard(follower))
             await asyncio.sleep(0)
