@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_OF = {"flow": "stepwell", "runtime": "stepwell_runtime", "queue": "stepwell_queue"}
+PLUGIN = "stepwell_pytest"
 SOURCES = sorted(path for folder in PACKAGE_OF for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -21,7 +22,7 @@ def test_a_source_root_holds_exactly_its_package(folder: str) -> None:
     """An `__init__.py` or loose module in queue/ would replace the standard `queue`."""
     found = {entry.name for entry in (ROOT / folder).iterdir()}
     found -= {"__pycache__", f"{PACKAGE_OF[folder]}.egg-info"}
-    assert found == {PACKAGE_OF[folder]}
+    assert found == {PACKAGE_OF[folder]} | ({PLUGIN} if folder == "flow" else set())
 
 
 def test_tests_of_the_queue_are_not_in_a_folder_called_queue() -> None:
@@ -58,8 +59,9 @@ def _folder(package: str) -> Path:
 def test_every_public_name_is_in_the_reference() -> None:
     pages = [page.read_text("utf-8") for page in (ROOT / "docs" / "reference").rglob("*.md")]
     words = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", "\n".join(pages)))))
-    public: list[str] = importlib.import_module("stepwell").__all__
-    assert [name for name in public if name not in words] == []
+    for module in ("stepwell", "stepwell.testing"):
+        public: list[str] = importlib.import_module(module).__all__
+        assert [name for name in public if name not in words] == []
 
 
 def test_a_long_file_is_an_exception() -> None:

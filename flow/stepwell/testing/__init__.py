@@ -4,6 +4,7 @@ Imported only by tests; it needs neither pytest nor anything else.
 """
 
 from stepwell.testing._app import NeverAwaited, TestApp
+from stepwell.testing._blocking import BlockingTestApp
 from stepwell.testing._clock import NothingDue
 from stepwell.testing._crash import CrashReport, Repeated, crash_test
 from stepwell.testing._lives import CancelAt, RunOutcome, SignalAt
@@ -11,6 +12,7 @@ from stepwell.testing._simulate import SimulationReport, simulate
 from stepwell.testing._stubs import Stub, StubCall
 
 __all__ = [
+    "BlockingTestApp",
     "CancelAt",
     "CrashReport",
     "NeverAwaited",

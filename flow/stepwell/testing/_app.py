@@ -47,18 +47,20 @@ class NeverAwaited(CodeIsWrong):
 
 
 class KitIds:
-    """Ids that are the same in every test: run-1, run-2 and so on."""
+    """Ids that are the same in every test: run-1, run-2 and so on; each life has its own."""
 
-    def __init__(self, life: int = 0) -> None:
-        self._life, self._count = life, 0
+    def __init__(self, life: int, *, nonces_of_life: bool) -> None:
+        """`nonces_of_life`: nonces, too; else a start that is repeated has the same chance."""
+        self._life, self._runs = life, 0
+        self._nonces = life << 32 if nonces_of_life else 0
 
     def run_id(self) -> str:
-        self._count += 1
-        return f"run-{self._count}" if not self._life else f"run-{self._life}-{self._count}"
+        self._runs += 1
+        return f"run-{self._runs}" if self._life == 1 else f"run-{self._life}-{self._runs}"
 
     def nonce(self) -> int:
-        self._count += 1
-        return (self._life << 32) + self._count
+        self._nonces += 1
+        return self._nonces
 
 
 class TestApp(Stubbing, Stepwell):
@@ -103,7 +105,7 @@ class TestApp(Stubbing, Stepwell):
             max_value_size=max_value_size,
             middleware=[*middleware, self._probe],
             clock=self.virtual,
-            ids=KitIds(),
+            ids=KitIds(1, nonces_of_life=False),
         )
         self._file: Path | None = None
         self._life = 1
@@ -166,7 +168,9 @@ class TestApp(Stubbing, Stepwell):
 
     async def _open_store(self) -> Store:
         assert self._file is not None
-        store = await open_kit_store(self._file, self.virtual, KitIds(self._life))
+        store = await open_kit_store(
+            self._file, self.virtual, KitIds(self._life, nonces_of_life=True)
+        )
         store.check = self.check
         self._store = store
         return store
@@ -207,6 +211,7 @@ class TestApp(Stubbing, Stepwell):
     def go_on(self, file: Path, life: int, stubs: Stubs, executed: list[Execution]) -> None:
         """Have this app, which is not open yet, be the next process that opens a file."""
         self._file, self._life = file, life
+        self._ids = KitIds(life, nonces_of_life=False)
         self._stubs = self._probe.stubs = stubs
         self._probe.executed = executed
 

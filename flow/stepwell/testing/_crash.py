@@ -78,6 +78,7 @@ async def crash_test(
     signals: Sequence[Send] = (),
     setup: Setup | None = None,
     check: Callable[[RunOutcome], object] | None = None,
+    same_result: bool = True,
     limit: int = 200,
     include: Iterable[ModuleType | str] | None = None,
     lifespan: Lifespan | None = None,
@@ -89,8 +90,10 @@ async def crash_test(
 
     `signals`: what it is sent, and when; without `after=` at once. `setup`: called with the app
     before each of these runs, to put the outside back to where it was, and to stub; may be async.
-    `check`: called with each outcome; it may raise. `limit`: how many crashes at most, evenly
-    spread. The rest is as for TestApp. Raises AssertionError if a crash makes a difference.
+    `check`: called with each outcome; it may raise. `same_result`: the result must be equal, too,
+    and not only the status, the error, the rollback and what was undone. `limit`: how many crashes
+    at most, evenly spread. The rest is as for TestApp. Raises AssertionError if a crash makes a
+    difference.
     """
     checks.whole(limit, "limit", 1)
     counts: dict[tuple[str, str], list[int]] = {}
@@ -103,7 +106,8 @@ async def crash_test(
             check(first.outcome)
         points = spread(first.commits - 1, limit)
         for point in points:
-            lived = await _crashed(tested, first, Plan(sends, (point,)), check)
+            lived = await _crashed(tested, Plan(sends, (point,)))
+            _compare(first, lived, point, check, same_result)
             for place, times in repeats(lived).items():
                 counts.setdefault(place, []).append(times)
     order = list(dict.fromkeys((one.name, one.path) for one in first.executed))
@@ -114,17 +118,23 @@ async def crash_test(
     return CrashReport(first.outcome, first.commits, tuple(points), tuple(repeated))
 
 
-async def _crashed(
-    tested: Subject, first: Lived, plan: Plan, check: Callable[[RunOutcome], object] | None
-) -> Lived:
-    """Run it with a crash; raise AssertionError if that makes a difference."""
-    [point] = plan.crashes
+async def _crashed(tested: Subject, plan: Plan) -> Lived:
     try:
-        lived = await tested.live(plan)
+        return await tested.live(plan)
     except NothingDue as never:
-        raise AssertionError(f"after a crash behind write {point}, {never}") from None
+        raise AssertionError(f"after a crash behind write {plan.crashes[0]}, {never}") from None
+
+
+def _compare(
+    first: Lived,
+    lived: Lived,
+    point: int,
+    check: Callable[[RunOutcome], object] | None,
+    same_result: bool,
+) -> None:
+    """Raise AssertionError if the crash has made a difference."""
     where = f"after a crash behind write {point} of {first.commits}{_last_begun(lived)}"
-    found = difference(first.outcome, lived.outcome)
+    found = difference(first.outcome, lived.outcome, same_result)
     if found:
         raise AssertionError(f"{where}, {found}")
     twice = [path for path, times in lived.undos.items() if times > 1]
@@ -136,7 +146,6 @@ async def _crashed(
         except AssertionError as failed:
             failed.add_note(where)
             raise
-    return lived
 
 
 def _place_in(order: list[tuple[str, str]], place: tuple[str, str]) -> int:
@@ -168,14 +177,17 @@ def repeats(lived: Lived) -> dict[tuple[str, str], int]:
     return counted
 
 
-def difference(expected: RunOutcome, found: RunOutcome) -> str:
+def difference(expected: RunOutcome, found: RunOutcome, same_result: bool) -> str:
     """Return what differs between two outcomes; empty = nothing."""
     if found.status == "stuck" != expected.status:
         return (
             "the run got stuck, since its code did not do again what it had done before: "
             f"{found.error}\nWithout a crash: {expected}"
         )
-    for name in ("status", "result", "error", "rollback", "undone"):
+    names = ["status", "result", "error", "rollback", "undone"]
+    if not same_result:
+        names.remove("result")
+    for name in names:
         before, after = getattr(expected, name), getattr(found, name)
         if not same(before, after):
             return f"{name} is {after!r}, and without a crash {before!r}\n{found}\n{expected}"

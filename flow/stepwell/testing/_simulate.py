@@ -212,7 +212,8 @@ class Trial:
             return f"the run got stuck: {outcome.error}", None
         if self._expected is not None and outcome_class(outcome) != self._expected:
             status, error, rollback = self._expected
-            return f"{outcome}\nundisturbed: {status} {error}, rollback {rollback}", None
+            how = f"{status} {error}".rstrip()
+            return f"{outcome}\nundisturbed: {how}, rollback {rollback}", None
         twice = [path for path, times in lived.undos.items() if times > 1]
         if twice:
             return f"an undo was done twice, at path {', '.join(twice)}: {outcome}", None
