@@ -34,7 +34,7 @@ def _pass(tx: Tx, queue: str, last: int) -> bool:
     if count:
         tx.execute(_GIVE_BACK, (first, last, queue))
         tx.execute(_FORGET, (first, last, queue))
-    more = count == AT_ONCE
+    more: bool = count == AT_ONCE
     tx.execute(_PUT, (first - 1 if more else None, queue))
     tx.context.gates_stale = True
     if more:
