@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -336,3 +337,19 @@ async def test_events_come_as_they_happen_and_go_on_from_any_position(app: Stepw
     for number, position in enumerate(positions, 1):
         again = [entry.position async for entry in run.events(after=position)]
         assert again == positions[number:]
+
+
+async def test_a_run_is_talked_to_from_another_process(
+    app: Stepwell, make_app: Callable[[], Stepwell]
+) -> None:
+    async with make_app() as other, app.worker():
+        run = await app.start(approves())
+        there = other.get(run.id, approves)
+        assert await there.ask(approve, 5) is True
+        counted = await app.start(counts(1))
+        count = other.get(counted.id, counts)
+        assert await count.wait_value("count", int) == 0
+        rest = asyncio.ensure_future(count.wait_value("count", int, until=(1).__eq__))
+        await count.signal(go, 0)
+        assert await rest == 1
+        await run.cancel()

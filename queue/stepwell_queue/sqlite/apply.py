@@ -18,6 +18,8 @@ from stepwell_queue.contract import (
     Finish,
     Fork,
     ImportRuns,
+    KeepNames,
+    LeaseUpkeep,
     Park,
     PauseName,
     PauseQueue,
@@ -82,6 +84,8 @@ _HANDLERS: Final[dict[type[AnyVerb], Callable[[Tx, Any], object]]] = {
     PauseName: verbs_steer.pause_name,
     ResumeName: verbs_steer.resume_name,
     Prune: verbs_prune.prune,
+    KeepNames: verbs_prune.keep_names,
+    LeaseUpkeep: verbs_prune.lease_upkeep,
     SetQueue: verbs_queue.set_queue,
     PauseQueue: verbs_queue.pause_queue,
     ResumeQueue: verbs_queue.resume_queue,
@@ -124,7 +128,7 @@ _TOGETHER: Final[
 
 # With these it stays known how many runs are ready, or they say that it is not.
 _COUNTING: Final = frozenset(
-    (Start, StartMany, Append, Park, Finish, Settle, Reschedule, Continue, Claim, Report)
+    (Start, StartMany, Append, Park, Finish, Settle, Reschedule, Continue, Claim, Report, Emit)
 )
 
 # These are about the store or the transaction, not about one verb's content.

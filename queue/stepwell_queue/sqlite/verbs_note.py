@@ -19,7 +19,9 @@ _NOTE_EMIT, _EMITTED, _WHOSE = (SQL[name] for name in ("note_emit", "emitted", "
 _LAST, _ADD, _COUNT, _COUNTED = (
     SQL[name] for name in ("last_offset", "add_item", "count_items", "items_of")
 )
-_ASKED, _ADDRESS = SQL["asked_already"], SQL["address"]
+_ASKED, _ANSWERED, _ADDRESS = (
+    SQL[name] for name in ("asked_already", "answered_already", "address")
+)
 _SET, _EMITS, _REFUSES = int(NoteKind.VALUE), int(NoteKind.ITEM), int(NoteKind.REFUSAL)
 _QUESTION: Final = int(InboxKind.QUESTION)
 
@@ -96,6 +98,8 @@ def put_question(tx: Tx, verb: PutQuestion) -> None:
                 f"{verb.name!r}: ask under another id, or pass what was asked first"
             )
         return
+    if tx.one(_ANSWERED, (run, verb.uid)) is not None:
+        return  # the question is forgotten, since the run has continued as new
     if kind != Kind.WORKFLOW:
         raise RequestRefused(
             f"run {verb.id!r} is of a {Kind(kind).name.lower()}, which answers no questions: "

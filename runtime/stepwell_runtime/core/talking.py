@@ -99,6 +99,10 @@ class Talk:
 
     # --- what it is asked ---
 
+    def left(self) -> list[tuple[str, int]]:
+        """How many questions of each name nobody has taken."""
+        return [(name, len(asked)) for name, asked in self._arrived.items() if asked]
+
     def arrive(self, record: Record) -> None:
         """Hand a question to the oldest wait for it, or keep it."""
         question = _asked(record.value)
@@ -149,6 +153,11 @@ class Talk:
     @property
     def unread(self) -> int:
         return sum(map(len, self._arrived.values()))
+
+    @property
+    def unread_by_name(self) -> dict[str, int]:
+        """How many questions of each name nobody has taken."""
+        return {name: len(arrived) for name, arrived in self._arrived.items() if arrived}
 
 
 def _number(note: Note) -> int:

@@ -45,6 +45,9 @@ INSERT INTO stream_items (run, stream, "offset", value, at, path, attempt) VALUE
 -- name: asked_already
 SELECT kind, name, value FROM inbox WHERE run = ? AND uid = ?
 
+-- name: answered_already
+SELECT 1 FROM answers WHERE run = ? AND uid = ?
+
 -- name: state_of
 SELECT run, status, generation FROM runs WHERE id = ?
 
