@@ -23,6 +23,7 @@ from stepwell_queue import (
 )
 from stepwell_queue.contract import (
     AnswerRow,
+    Continue,
     Emit,
     Follower,
     InboxKind,
@@ -196,7 +197,7 @@ async def test_who_follows_a_run_hears_of_everything_that_is_news(bench: Bench) 
             Emit(run, 1, 1, [Item("lines", b"a", 1.0)]),
             CancelRun("run", "c1", b"", 1.0),
             Finish(run, 1, Status.COMPLETED, b"", 2.0),
-            Prune(None, 0, 100),
+            Prune([]),
         )
         verb: Any
         for verb in verbs:
@@ -225,6 +226,23 @@ async def test_what_a_run_has_said_is_deleted_with_it(bench: Bench) -> None:
     await bench.store.do(Append(run, 1, notes=notes))
     await bench.store.do(Finish(run, 1, Status.COMPLETED, b"", 2.0))
     await bench.start("last")
-    assert await bench.store.do(Prune(float("inf"), None, 100)) == 1  # doctor looks afterwards
+    assert await bench.prune(float("inf")) == 1  # doctor looks afterwards
     with pytest.raises(RunNotFound):
         await bench.store.read(ReadStream("run", "lines"))
+
+
+async def test_what_a_run_says_after_it_has_continued_as_new_is_new(bench: Bench) -> None:
+    session = await bench.session()
+    run = (await bench.claimed(session, "run")).run
+    await bench.store.do(PutQuestion("run", "q1", "approve", b"", 1.0))
+    answered = Note(NoteKind.ANSWER, "q1", 4, b"yes", 1.0)
+    notes = [value(2, b"old"), item(3, b"first"), answered]
+    await bench.store.do(Append(run, 1, notes=notes))
+    await bench.store.do(Continue(run, 1, b"", (), 2.0))
+    again = await bench.claim_one(session)
+    await bench.store.do(Append(run, again.fence, notes=[value(1, b"new"), item(2, b"second")]))
+    assert await values(bench) == {"progress": b"new"}
+    assert await stream(bench) == [(1, b"first"), (2, b"second")]
+    assert (await bench.store.read(ReadState("run"))).generation == 1
+    await bench.store.do(PutQuestion("run", "q1", "approve", b"", 1.0))
+    assert await bench.store.read(ReadAnswer("run", "q1")) == AnswerRow(False, b"yes", 1.0)

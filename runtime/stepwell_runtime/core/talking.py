@@ -154,11 +154,6 @@ class Talk:
     def unread(self) -> int:
         return sum(map(len, self._arrived.values()))
 
-    @property
-    def unread_by_name(self) -> dict[str, int]:
-        """How many questions of each name nobody has taken."""
-        return {name: len(arrived) for name, arrived in self._arrived.items() if arrived}
-
 
 def _number(note: Note) -> int:
     return note.number
