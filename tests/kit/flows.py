@@ -11,10 +11,12 @@ from stepwell import (
     Retry,
     Signal,
     compensate,
+    emit,
     now,
     parallel,
     race,
     schedule,
+    set_value,
     sleep,
     step,
     task,
@@ -103,6 +105,14 @@ async def waits_for_ever() -> bool:
 @workflow
 async def whichever() -> int:
     return (await race(sleep(3600), wait_for_signal(approved)))[0]
+
+
+@workflow
+async def tells() -> None:
+    for day in (1, 2):
+        await sleep(timedelta(days=1))
+        emit("days", day)
+        set_value("half", day)
 
 
 @workflow

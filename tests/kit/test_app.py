@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stepwell import RunCancelled, StepwellError, sleep, task, workflow
+from stepwell import RunCancelled, RunEnded, StepwellError, sleep, task, workflow
 from stepwell.testing import NeverAwaited, NothingDue, TestApp
 from tests.kit import flows
 from tests.kit.flows import Declined, Order, Receipt, approved, charge, checkout, done, refund, ship
@@ -94,7 +94,7 @@ async def test_a_function_is_called_at_its_time_and_may_wait_for_more() -> None:
 async def test_a_test_that_waits_for_what_cannot_come_is_told_what_is_missing() -> None:
     async with kit() as app:
         run = await app.start(flows.waits_for_ever(), id="waiting")
-        with pytest.raises(NothingDue, match="'waiting' cannot end.*parked and waits for signal"):
+        with pytest.raises(NothingDue, match="'waiting' cannot go on.*parked and waits for signal"):
             await run.result()
 
 
@@ -159,6 +159,18 @@ async def test_every_test_sees_the_same_ids_and_times() -> None:
             await app.advance(timedelta(days=2))
             seen.append((run.id, app.calls(charge)))
     assert seen[0] == seen[1]
+
+
+async def test_time_passes_while_a_test_waits_for_a_value_or_an_item() -> None:
+    async with kit() as app:
+        run = await app.start(flows.tells())
+        assert await run.wait_value("half", int) == 1
+        assert app.time == DAWN + timedelta(days=1)
+        items = [item.value async for item in run.stream("days", int)]
+        assert items == [1, 2]
+        assert app.time == DAWN + timedelta(days=2)
+        with pytest.raises(RunEnded):
+            await run.wait_value("never", int)
 
 
 # --- stubs ---

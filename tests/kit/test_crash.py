@@ -94,7 +94,7 @@ async def test_code_that_is_not_deterministic_gets_stuck_and_the_path_is_said() 
 
 
 async def test_a_run_that_no_longer_ends_after_a_crash_is_told_from_one_that_does() -> None:
-    with pytest.raises(AssertionError, match="behind write.*cannot end.*signal go"):
+    with pytest.raises(AssertionError, match="behind write.*cannot go on.*signal go"):
         await crash_test(faulty.waits_for_its_process(), setup=anew, include=[faulty])
 
 

@@ -7,7 +7,7 @@ from stepwell.testing._app import NeverAwaited, TestApp
 from stepwell.testing._blocking import BlockingTestApp
 from stepwell.testing._clock import NothingDue
 from stepwell.testing._crash import CrashReport, Repeated, crash_test
-from stepwell.testing._lives import CancelAt, RunOutcome, SignalAt
+from stepwell.testing._outcome import CancelAt, RunOutcome, SignalAt
 from stepwell.testing._simulate import SimulationReport, simulate
 from stepwell.testing._stubs import Stub, StubCall
 

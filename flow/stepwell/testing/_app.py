@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +19,13 @@ from stepwell._app.handles import Run
 from stepwell._app.settings import DEFAULT_VALUE_SIZE, Lifespan
 from stepwell._app.worker import Worker, worker_options
 from stepwell._calls import Call, TaskCall, WorkflowCall, hears_forgotten
-from stepwell._signals import Signal
 from stepwell.testing._clock import VirtualClock
+from stepwell.testing._ids import KitIds
 from stepwell.testing._probe import Delays, Execution, Probe
 from stepwell.testing._store import KitStore, open_kit_store
 from stepwell.testing._stubbing import Stubbing
 from stepwell.testing._stubs import Stubs
+from stepwell.testing._timing import Timing
 from stepwell_queue.contract import Identity, Store
 from stepwell_runtime.definitions import Definition, Seconds
 from stepwell_runtime.middleware import Middleware
@@ -46,24 +47,7 @@ class NeverAwaited(CodeIsWrong):
     """A workflow built a call and neither awaited it nor handed it on."""
 
 
-class KitIds:
-    """Ids that are the same in every test: run-1, run-2 and so on; each life has its own."""
-
-    def __init__(self, life: int, *, nonces_of_life: bool) -> None:
-        """`nonces_of_life`: nonces, too; else a start that is repeated has the same chance."""
-        self._life, self._runs = life, 0
-        self._nonces = life << 32 if nonces_of_life else 0
-
-    def run_id(self) -> str:
-        self._runs += 1
-        return f"run-{self._runs}" if self._life == 1 else f"run-{self._life}-{self._runs}"
-
-    def nonce(self) -> int:
-        self._nonces += 1
-        return self._nonces
-
-
-class TestApp(Stubbing, Stepwell):
+class TestApp(Stubbing, Timing, Stepwell):
     """A Stepwell with a store of its own, a worker in this process, and virtual time.
 
     Time stands still, except while the test waits: for a result, or with `advance`. Then, whenever
@@ -265,58 +249,3 @@ class TestApp(Stubbing, Stepwell):
         started = await self.engine.start(definition, chosen.args, chosen.kwargs, chosen.options)
         run: Run[R] = Run(self, started.id, definition.result_type)
         return await run.result(timeout=timeout)
-
-    # --- time ---
-
-    @property
-    def time(self) -> datetime:
-        """The time that it is, aware and in UTC."""
-        return datetime.fromtimestamp(self.virtual.now(), UTC)
-
-    async def advance(self, seconds: Seconds) -> None:
-        """Let that much time pass, and all be done that is due by then; 0 = what is due now."""
-        await self.virtual.pass_until(self.virtual.now() + (check.span(seconds, "seconds") or 0.0))
-        self.check()
-
-    async def advance_to(self, when: datetime) -> None:
-        """Let time pass until then (an aware datetime), and all be done that is due by then."""
-        await self.virtual.pass_until(check.wall_time(when, "when"))
-        self.check()
-
-    def at(self, when: Seconds | datetime, do: Callable[[], Awaitable[object] | object]) -> None:
-        """Call a function when its time has come; it may be async.
-
-        `when`: seconds from now, or an aware datetime. What it raises fails the test.
-        """
-        due = self._when(when)
-        self.virtual.call_at(due, lambda: self._do(do))
-
-    def signal_at(
-        self, when: Seconds | datetime, run: Run[Any] | str, signal: Signal[T] | str, value: T
-    ) -> None:
-        """Send a signal when its time has come. `when`: seconds from now, or an aware datetime."""
-        id = check.run_id(run if isinstance(run, str) else run.id)
-        self.at(when, lambda: self.send(id, signal, value))
-
-    def cancel_at(self, when: Seconds | datetime, run: Run[Any] | str, reason: str = "") -> None:
-        """Cancel a run when its time has come. `when`: seconds from now, or an aware datetime."""
-        id = check.run_id(run if isinstance(run, str) else run.id)
-        self.at(when, lambda: self.cancel(id, reason=reason))
-
-    def _when(self, when: Seconds | datetime) -> float:
-        if isinstance(when, datetime):
-            return check.wall_time(when, "when")
-        return self.virtual.now() + (check.span(when, "when") or 0.0)
-
-    def _do(self, do: Callable[[], Awaitable[object] | object]) -> None:
-        task = asyncio.get_running_loop().create_task(self._done(do))
-        self._doing.add(task)
-        task.add_done_callback(self._doing.discard)
-
-    async def _done(self, do: Callable[[], Awaitable[object] | object]) -> None:
-        try:
-            outcome = do()
-            if isinstance(outcome, Awaitable):
-                await outcome
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test is told
-            self._complain(f"what was to happen at {self.time:%F %T} raised {error!r}")

@@ -16,12 +16,11 @@ from stepwell.testing._clock import NothingDue
 from stepwell.testing._lives import (
     Lived,
     Plan,
-    RunOutcome,
-    Send,
     Setup,
     Subject,
     subject,
 )
+from stepwell.testing._outcome import RunOutcome, Send
 from stepwell_runtime.codec import Codec, SerializationError
 from stepwell_runtime.middleware import Middleware
 

@@ -13,71 +13,30 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from stepwell import _options as check
 from stepwell._app.settings import Lifespan
-from stepwell._app.views import RunStatus
 from stepwell._calls import TaskCall, WorkflowCall
-from stepwell._signals import Signal, named
+from stepwell._signals import named
 from stepwell.testing._app import START, CodeIsWrong, TestApp
 from stepwell.testing._clock import NothingDue
+from stepwell.testing._outcome import CancelAt, RunOutcome, Send, SignalAt
 from stepwell.testing._probe import Delays, Execution
 from stepwell.testing._stubs import Stubs
 from stepwell_queue.contract import CancelRun, SendSignal
 from stepwell_queue.errors import RunEnded, StoreUnavailable
 from stepwell_queue.sqlite.schema import prepare
-from stepwell_runtime.definitions import Definition, Seconds
+from stepwell_runtime.definitions import Definition
 from stepwell_runtime.fitting import refuse_unfit
 from stepwell_runtime.log import log
 from stepwell_runtime.middleware import Middleware
 
-T = TypeVar("T")
 AnyCall = WorkflowCall[Any] | TaskCall[Any]
 Setup = Callable[[TestApp], Awaitable[object] | object]
-Ended = tuple["RunOutcome", Counter[str]]
+Ended = tuple[RunOutcome, Counter[str]]
 """How a run ended, and how often each undo was recorded as done, by path."""
 RUN = "tested"
-
-
-@dataclass(frozen=True)
-class SignalAt(Generic[T]):
-    """A signal that the run gets `after` so many seconds; None = at a time that is chosen."""
-
-    signal: Signal[T] | str
-    value: T
-    after: Seconds | None = None
-
-
-@dataclass(frozen=True)
-class CancelAt:
-    """A cancel that the run gets `after` so many seconds; None = at a time that is chosen."""
-
-    after: Seconds | None = None
-    reason: str = ""
-
-
-Send = SignalAt[Any] | CancelAt
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """How a run ended."""
-
-    status: RunStatus
-    result: object
-    """What it returned; None if it did not."""
-    error: BaseException | None
-    """What `Run.result` raised."""
-    rollback: str
-    undone: tuple[str, ...]
-    """The names of its undos that were executed, in their order."""
-
-    def __str__(self) -> str:
-        how = repr(self.result) if self.error is None else repr(self.error)
-        rollback = "" if self.rollback == "none" else f", rollback {self.rollback}"
-        undone = f", undone: {', '.join(self.undone)}" if self.undone else ""
-        return f"{self.status}: {how}{rollback}{undone}"
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from stepwell.testing._clock import NothingDue
 from stepwell.testing._lives import (
     Lived,
     Plan,
-    RunOutcome,
-    Send,
     Setup,
     Subject,
     subject,
 )
+from stepwell.testing._outcome import RunOutcome, Send
 from stepwell.testing._probe import Execution
 from stepwell_runtime.definitions import Seconds
 from stepwell_runtime.middleware import Middleware

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from stepwell_queue.contract import Ended, History, Query, RunFilter, RunInfo, S
 from stepwell_queue.errors import RunNotFound
 from stepwell_queue.sqlite.apply import Batch, Outage
 from stepwell_queue.sqlite.files import Files, open_files
+from stepwell_queue.sqlite.followers import SqliteFollower
 from stepwell_queue.sqlite.store import SqliteStore
 from stepwell_queue.sqlite.writer import Applied, Writer
 
@@ -48,7 +49,7 @@ class MortalWriter(Writer):
 
 
 class KitStore(SqliteStore):
-    """Lets time pass while somebody waits for the end of a run."""
+    """Lets time pass while somebody waits for the end of a run, or for news of one."""
 
     virtual: VirtualClock
     writer: MortalWriter
@@ -73,26 +74,36 @@ class KitStore(SqliteStore):
         self.writer.count_from_here(commits, silenced)
 
     async def wait_ended(self, id: str) -> Ended:
-        ended = asyncio.ensure_future(super().wait_ended(id))
+        ended = await self.while_time_passes(id, super().wait_ended(id))
+        self.check()
+        return ended
+
+    def follow(self, id: str, run: int) -> SqliteFollower:
+        follower = KitFollower(self._hub.followers, id, run)
+        follower.store = self
+        return follower
+
+    async def while_time_passes(self, id: str, come: Coroutine[Any, Any, R]) -> R:
+        """Wait for what becomes of a run, and let time pass. Raises NothingDue."""
+        coming = asyncio.ensure_future(come)
         with self.virtual.passing() as wait:
             try:
-                some: set[asyncio.Future[Any]] = {ended, wait.over}
+                some: set[asyncio.Future[Any]] = {coming, wait.over}
                 await asyncio.wait(some, return_when=asyncio.FIRST_COMPLETED)
-                if not ended.done():
+                if not coming.done():
                     raise await self.for_nothing(id, wait.over.result())
             finally:
-                ended.cancel()
-        self.check()
-        return ended.result()
+                coming.cancel()
+        return coming.result()
 
     async def for_nothing(self, id: str, why: str) -> Exception:
-        """Return what says why the end of a run cannot come."""
+        """Return what says why nothing more becomes of a run."""
         info = await super().info(id)
         if info is None:
             return RunNotFound(id)
         status = Status(info.status).name.lower()
         waits = f" and waits for {info.waiting}" if info.waiting else ""
-        return NothingDue(f"run {id!r} cannot end: {why}. It is {status}{waits}")
+        return NothingDue(f"run {id!r} cannot go on: {why}. It is {status}{waits}")
 
     @contextlib.contextmanager
     def _read(self) -> Generator[None, None, None]:
@@ -117,6 +128,15 @@ class KitStore(SqliteStore):
     async def read(self, query: Query[R]) -> R:
         with self._read():
             return await super().read(query)
+
+
+class KitFollower(SqliteFollower):
+    """Lets time pass while somebody waits for news."""
+
+    store: KitStore
+
+    async def news(self) -> None:
+        await self.store.while_time_passes(self._listener.id, super().news())
 
 
 async def open_kit_store(path: Path, clock: VirtualClock, ids: Ids) -> KitStore:
