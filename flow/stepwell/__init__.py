@@ -25,7 +25,7 @@ from stepwell._calls import Call, StepCall, TaskCall, WorkflowCall
 from stepwell._children import ChildRun
 from stepwell._decorated import Step, Task, Workflow
 from stepwell._decorators import step, task, workflow
-from stepwell._evolution import patched
+from stepwell._evolution import continue_as_new, patched
 from stepwell._log import Logger, get_logger
 from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
 from stepwell._queues import Queue, QueueChanges, Rate
@@ -194,6 +194,7 @@ __all__ = [
     "Workflow",
     "WorkflowCall",
     "compensate",
+    "continue_as_new",
     "current_app",
     "current_job",
     "current_run",

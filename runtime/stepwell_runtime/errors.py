@@ -12,6 +12,14 @@ class Cancelled(BaseException):
     """Raised inside a workflow at its durable operations once it, or its branch, is cancelled."""
 
 
+class ContinueAsNew(BaseException):
+    """Ends this generation of a run, to begin the next one; `args` are its encoded arguments."""
+
+    def __init__(self, args: bytes) -> None:
+        super().__init__("the run begins anew: let continue_as_new() end the workflow")
+        self.encoded = args
+
+
 class DurabilityError(StepwellError):
     """Base of mistakes in the use of the durable primitives."""
 

@@ -45,8 +45,13 @@ def checked_id(id: object) -> str:
     return id
 
 
-def child_id(parent: str, path: str, attempt: int) -> str:
-    """Return the id of the child at `path`; one that is asked for after a retry is another run."""
+def child_id(parent: str, path: str, attempt: int, generation: int = 0) -> str:
+    """Return the id of the child at `path`; one that is asked for after a retry is another run.
+
+    So is one of another generation of its parent.
+    """
+    if generation:
+        parent = f"{parent}~{generation}"
     return f"{parent}/{path}" if attempt == 1 else f"{parent}/{path}#{attempt}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 from uuid import UUID
 
 import msgspec
@@ -76,6 +76,7 @@ class WorkflowScope(Protocol):
         ...
 
     def patched(self, id: str, *, retired: bool) -> bool: ...
+    def continue_as_new(self, call: Any) -> NoReturn: ...
     def enter_undo_scope(self) -> Any: ...
     def leave_undo_scope(self, scope: Any, *, failed: bool) -> Awaitable[Any] | None:
         """Return what has to be awaited before the scope is over, if anything has."""

@@ -29,6 +29,7 @@ from stepwell_queue import (
     Verb,
 )
 from stepwell_queue.contract import (
+    Continue,
     Emit,
     ImportRuns,
     Item,
@@ -60,6 +61,22 @@ async def journal_and_park(bench: Bench) -> Sequence[AnyVerb]:
         Append(run, 1, [bench.record(1), bench.record(2, value=LARGE)]),
         Append(run, 1, [bench.record(3)], closed=["5"], opened=[OpenOp("6", "wait", "go", None)]),
         Park(run, 1, None, "go", [OpenOp("7", "wait", "go", None)], ["6"]),
+    ]
+
+
+async def begin_anew(bench: Bench) -> Sequence[AnyVerb]:
+    run = (await bench.claimed(await bench.session(), "run")).run
+    now = bench.clock.now()
+    for uid in ("1", "2", "3"):
+        await bench.signal("run", uid)
+    history = await bench.store.history("run")
+    assert history is not None
+    inbox = history.inbox
+    waits, absorbed = [OpenOp("5", "wait", "go", None)], [row.id for row in inbox[:2]]
+    records = [bench.record(0), bench.record(1)]
+    await bench.store.do(Append(run, 1, records, opened=waits, absorbed=absorbed))
+    return [
+        Continue(run, 1, LARGE, [(InboxKind.SIGNAL, "go", 1)], now),
     ]
 
 
@@ -273,6 +290,7 @@ SCENES: Sequence[Scene] = [
     say_and_answer,
     begin_and_end_an_operation,
     journal_and_park,
+    begin_anew,
     park_until,
     journal_and_end,
     children_and_end,

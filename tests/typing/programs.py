@@ -42,6 +42,7 @@ from stepwell import (
     Workflow,
     WorkflowCall,
     compensate,
+    continue_as_new,
     deadline,
     current_app,
     current_job,
@@ -223,6 +224,8 @@ async def approval(person: str) -> Answer:
                 assert_type(nothing, None)
                 assert_type(await remind(person), datetime)
     await sleep_until(until)
+    if patched("endless"):
+        continue_as_new(approval(person))
     async with rollback_scope(), deadline(timedelta(minutes=1)):
         await sleep(1)
     assert_type(patched("new"), bool)

@@ -39,7 +39,6 @@ from stepwell_queue.contract.queues import CountEnds as CountEnds
 from stepwell_queue.contract.queues import CountRuns as CountRuns
 from stepwell_queue.contract.queues import EndCount as EndCount
 from stepwell_queue.contract.queues import FindRunning as FindRunning
-from stepwell_queue.contract.queues import KeptSince as KeptSince
 from stepwell_queue.contract.queues import ListQueues as ListQueues
 from stepwell_queue.contract.queues import ListSettings as ListSettings
 from stepwell_queue.contract.queues import NamedSettings as NamedSettings
@@ -57,6 +56,16 @@ from stepwell_queue.contract.reports import ProgressRow as ProgressRow
 from stepwell_queue.contract.reports import ReadLog as ReadLog
 from stepwell_queue.contract.reports import ReadProgress as ReadProgress
 from stepwell_queue.contract.reports import Report as Report
+from stepwell_queue.contract.retention import EndedFilter as EndedFilter
+from stepwell_queue.contract.retention import EndedTree as EndedTree
+from stepwell_queue.contract.retention import FindPrunable as FindPrunable
+from stepwell_queue.contract.retention import Keep as Keep
+from stepwell_queue.contract.retention import KeepNames as KeepNames
+from stepwell_queue.contract.retention import KeptSince as KeptSince
+from stepwell_queue.contract.retention import LeaseUpkeep as LeaseUpkeep
+from stepwell_queue.contract.retention import ListKept as ListKept
+from stepwell_queue.contract.retention import NamedKeep as NamedKeep
+from stepwell_queue.contract.retention import Prune as Prune
 from stepwell_queue.contract.rows import Claimed as Claimed
 from stepwell_queue.contract.rows import InboxRow as InboxRow
 from stepwell_queue.contract.rows import NewRun as NewRun
@@ -96,7 +105,6 @@ from stepwell_queue.contract.verbs import Claim as Claim
 from stepwell_queue.contract.verbs import ClaimResult as ClaimResult
 from stepwell_queue.contract.verbs import Finish as Finish
 from stepwell_queue.contract.verbs import Park as Park
-from stepwell_queue.contract.verbs import Prune as Prune
 from stepwell_queue.contract.verbs import PutAside as PutAside
 from stepwell_queue.contract.verbs import Reschedule as Reschedule
 from stepwell_queue.contract.verbs import SayState as SayState

@@ -16,6 +16,8 @@ from stepwell_queue.contract import (
     Finish,
     Fork,
     ImportRuns,
+    KeepNames,
+    LeaseUpkeep,
     NewRun,
     Park,
     PauseName,
@@ -48,6 +50,7 @@ from stepwell_queue.contract.copies import MOST_COPIES
 from stepwell_queue.contract.dead_letters import MOST_DEAD_LETTERS
 from stepwell_queue.contract.notes import ITEMS_AT_ONCE
 from stepwell_queue.contract.reports import MOST_LINES
+from stepwell_queue.contract.retention import MOST_TREES
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_RUNS: Final = 100_000
@@ -178,7 +181,14 @@ def _purge(verb: PurgeQueue) -> int:
 
 def _prune(verb: Prune) -> int:
     """A run has rows in several tables."""
-    return 4 * SMALL * (1 + max(0, min(verb.limit, MAX_RUNS // 4)))
+    if len(verb.trees) > MOST_TREES:
+        raise ValueError(f"Prune takes at most {MOST_TREES} trees, got {len(verb.trees)}")
+    runs = sum([tree.size for tree in verb.trees])
+    return 4 * SMALL * (1 + max(0, min(runs, MAX_RUNS // 4)))
+
+
+def _keep_names(verb: KeepNames) -> int:
+    return SMALL * (1 + len(verb.names))
 
 
 def _other(verb: AnyVerb) -> int:
@@ -197,6 +207,8 @@ WEIGHTS: Final[dict[type[AnyVerb], Callable[[Any], int]]] = {
     PauseName: _other,
     ResumeName: _other,
     Prune: _prune,
+    KeepNames: _keep_names,
+    LeaseUpkeep: _other,
     Claim: _other,
     Append: _append,
     Park: _park,

@@ -13,6 +13,7 @@ from stepwell_queue.contract import (
     AnyVerb,
     Append,
     Claim,
+    Continue,
     Emit,
     Finish,
     Park,
@@ -49,8 +50,8 @@ _LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than t
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _KEPT: Final = frozenset(
     (
-        Append, Park, Finish, Settle, Reschedule, Report, Emit, Claim, Promote, Release, Sweep,
-        Lapse, SweepRemote,
+        Append, Park, Finish, Settle, Reschedule, Continue, Report, Emit, Claim, Promote, Release,
+        Sweep, Lapse, SweepRemote,
     )
 )  # fmt: skip
 

@@ -88,7 +88,7 @@ def _append(tx: Tx, verb: Append) -> None:
             if not _insert(tx, run, fence, record):
                 return  # a repetition: the whole verb is in place
     elif tx.one(_HELD, (run, fence)) is None:
-        if _gave_up(tx, run, fence, ended=True):
+        if gave_up(tx, run, fence, ended=True):
             return
         raise StaleFence(run, fence)
     elif _went_on(tx, run, fence, verb.length):
@@ -133,7 +133,7 @@ def _insert(tx: Tx, run: int, fence: int, record: Record) -> bool:
             raise  # no repeated seq: the record itself is malformed
         if row is None or row[-1] != fence or Record(*row[:-1]) != record:
             raise StaleFence(run, fence) from None
-        if not held and not _gave_up(tx, run, fence, ended=True):
+        if not held and not gave_up(tx, run, fence, ended=True):
             raise StaleFence(run, fence) from None
         return False
     return True
@@ -159,10 +159,10 @@ def park(tx: Tx, verb: Park) -> Sequence[InboxRow]:
             tx.made_due(due)
     else:
         held = tx.one(_HELD, (run, fence)) is not None
-        if _went_on(tx, run, fence, verb.length) and (held or _gave_up(tx, run, fence, ended=True)):
+        if _went_on(tx, run, fence, verb.length) and (held or gave_up(tx, run, fence, ended=True)):
             return _told_instead(tx, run)
         if not held:
-            if _gave_up(tx, run, fence):
+            if gave_up(tx, run, fence):
                 return ()  # a repetition
             raise StaleFence(run, fence)
         rows = tx.execute(_INBOX, (run,)).fetchall()
@@ -182,7 +182,7 @@ def _told_instead(tx: Tx, run: int) -> Sequence[InboxRow]:
     return [InboxRow(*row) for row in rows]
 
 
-def _gave_up(tx: Tx, run: int, fence: int, *, ended: bool = False) -> bool:
+def gave_up(tx: Tx, run: int, fence: int, *, ended: bool = False) -> bool:
     """Whether who had this claim gave it up, `ended`: or ended the run, and nobody claimed since.
 
     Then the verb is said again: nobody else has this fence, and what takes a run from its holder
@@ -266,7 +266,7 @@ def settle(tx: Tx, verb: Settle) -> None:
     large = len(error) > INLINE
     tx.execute(_SETTLE, (verb.status, None if large else error, tx.now, run, fence))
     if tx.cursor.rowcount == 0:
-        if not _gave_up(tx, run, fence):
+        if not gave_up(tx, run, fence):
             raise StaleFence(run, fence)
         return  # a repetition, even if an operator has moved the run on
     if large:
@@ -291,7 +291,7 @@ def reschedule(tx: Tx, verb: Reschedule) -> None:
         (int(status), due, tx.now, verb.attempts, verb.attempts is not None, run, fence),
     ).fetchall()
     if not rows:
-        if not _gave_up(tx, run, fence):
+        if not gave_up(tx, run, fence):
             raise StaleFence(run, fence)
         return
     if verb.error is not None:

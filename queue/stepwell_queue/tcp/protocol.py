@@ -26,14 +26,18 @@ from stepwell_queue.contract import (
     DropSchedule,
     Emit,
     FindDue,
+    FindPrunable,
     FindRunning,
     Finish,
     Fork,
     Hello,
     ImportRuns,
     InboxRow,
+    KeepNames,
     KeptSince,
+    LeaseUpkeep,
     ListDeadLetters,
+    ListKept,
     ListPausedNames,
     ListQueues,
     ListSchedules,
@@ -266,6 +270,8 @@ VerbOnWire: TypeAlias = (
     | Tick
     | RunSchedule
     | ImportRuns
+    | KeepNames
+    | LeaseUpkeep
 )
 QueryOnWire: TypeAlias = (
     ListQueues
@@ -274,6 +280,8 @@ QueryOnWire: TypeAlias = (
     | CountEnds
     | FindRunning
     | KeptSince
+    | FindPrunable
+    | ListKept
     | ListSettings
     | ListDeadLetters
     | ReadProgress

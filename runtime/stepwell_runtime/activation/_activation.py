@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stepwell_queue.contract import (
     Claimed,
+    Continue,
     Finish,
     InboxRow,
     OpenOp,
@@ -64,6 +65,7 @@ class Activation:
         "definition",
         "ended",
         "execution",
+        "generation",
         "id",
         "journal",
         "never_hold",
@@ -82,6 +84,7 @@ class Activation:
         self.worker, self.definition = worker, definition
         self.run, self.id, self.parent = claimed.run, claimed.id, claimed.parent
         self.seed = seed_of(claimed)
+        self.generation = claimed.generation
         self.execution: Execution | None = None
         self.works: dict[str, AnyWork] = {}
         self.ended = False
@@ -460,6 +463,10 @@ class Activation:
         outcome = execution.outcome
         assert outcome is not None
         error = outcome.error
+        if outcome.verdict == "continued":
+            now, left = self.worker.clock.now(), execution.left
+            self.give_up(Continue(self.run, self.fence, outcome.value, left, now))
+            return
         if error is None:
             self._finish(execution, Status.COMPLETED, outcome.value, Rollback.NONE)
             return
@@ -508,17 +515,9 @@ class Activation:
         if execution.unread_signals:
             log.info("signals_unread", run=self.id, count=execution.unread_signals)
         now = self.worker.clock.now()
+        ended, clean = int(status), self.journal.clean
         self.give_up(
-            Finish(
-                self.run,
-                self.fence,
-                int(status),
-                value,
-                now,
-                int(rollback),
-                self.parent,
-                self.journal.clean,
-            )
+            Finish(self.run, self.fence, ended, value, now, int(rollback), self.parent, clean)
         )
 
     def settle(self, status: Status, error: BaseException) -> None:

@@ -73,7 +73,7 @@ class Children:
         execution = activation.execution
         assert execution is not None
         attempt = 1 if op.kind == "start" else execution.facts.attempt + execution.resumed
-        id = op.options.id or child_id(activation.id, op.path, attempt)
+        id = op.options.id or child_id(activation.id, op.path, attempt, activation.generation)
         declared = op.options.declared or op.definition.declared
         if declared is not None:
             worker.declarations.note(declared)

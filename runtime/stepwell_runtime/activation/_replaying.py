@@ -52,7 +52,9 @@ def execution_of(
         context=context,
         guard=guard,
     )
-    execution.replaying = claimed.fence > 1
+    execution.replaying = claimed.fence > 1 and (
+        not claimed.generation or bool(claimed.journal or claimed.open_ops)
+    )
     if claimed.journal:
         execution.marks = marks_in(claimed.journal)
     return execution

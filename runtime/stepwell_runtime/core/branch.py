@@ -8,11 +8,12 @@ import uuid
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand, UnwindCommand
+from stepwell_runtime.core.continuing import begin_anew
 from stepwell_runtime.core.scopes import UndoScope, Unwinding, enter_scope, leave_scope
 from stepwell_runtime.definitions import CallOptions, Definition
 from stepwell_runtime.errors import Cancelled, DeadlineExceeded
@@ -148,6 +149,9 @@ class Branch:
 
     def compensate(self, call: CallCommand) -> UndoEntry:
         return self.execution.register_undo(call, self)
+
+    def continue_as_new(self, call: CallCommand) -> NoReturn:
+        begin_anew(self.execution, call)
 
     def enter_undo_scope(self) -> UndoScope:
         return enter_scope(self)

@@ -26,7 +26,6 @@ from stepwell_runtime.core.branch import (
 )
 from stepwell_runtime.core.cancelling import refuse_cancelled
 from stepwell_runtime.core.commands import CallCommand, Command, GroupCommand
-from stepwell_runtime.core.continuing import continued
 from stepwell_runtime.core.deadlines import Deadline
 from stepwell_runtime.core.delivery import deliver_to_run
 from stepwell_runtime.core.discard import close_all, is_over
@@ -44,6 +43,7 @@ from stepwell_runtime.core.outcomes import (
     after_timer,
     child_cancelled,
     completed,
+    continued,
     described,
     ended_by,
     throwable,
@@ -536,7 +536,7 @@ class Execution:
             self.main_outcome = (
                 completed(self.codec, value, self.facts.workflow)
                 if error is None
-                else continued(self, error)
+                else continued(error, undos=any(undo.stands for undo in self.undos))
                 if isinstance(error, ContinueAsNew) and self.cancel_name is None
                 else ended_by(error, self.cancel_name, self.facts.id)
             )

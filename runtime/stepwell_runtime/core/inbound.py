@@ -41,6 +41,10 @@ class Signals:
             waits.popleft()
         waits.append(op)
 
+    def left(self) -> list[tuple[str, int]]:
+        """How many of each name nobody has taken."""
+        return [(name, len(values)) for name, values in self._arrived.items() if values]
+
     @property
     def unread(self) -> int:
         return sum(map(len, self._arrived.values()))

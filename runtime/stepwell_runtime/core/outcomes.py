@@ -11,10 +11,13 @@ from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.codec import Codec, DecodingError, SerializationError
 from stepwell_runtime.core.branch import Op
 from stepwell_runtime.core.commands import NO_DEFAULT, JoinCommand, QuestionCommand, WaitCommand
+from stepwell_runtime.core.continuing import UNDOS_STAND
 from stepwell_runtime.errors import (
     AskTimeout,
     Cancelled,
+    ContinueAsNew,
     DeadlineExceeded,
+    DurabilityError,
     RunCancelled,
     SignalTimeout,
     StepFailed,
@@ -44,7 +47,7 @@ Delivered = tuple[int, int, bool]
 operation was cut."""
 
 
-Verdict = Literal["completed", "failed", "cancelled"]
+Verdict = Literal["completed", "failed", "cancelled", "continued"]
 
 
 class Outcome(msgspec.Struct):
@@ -63,11 +66,18 @@ def completed(codec: Codec, value: object, workflow: str) -> Outcome:
         return Outcome("failed", error=refused)
 
 
+def continued(error: ContinueAsNew, *, undos: bool) -> Outcome:
+    """Return the outcome of code that begins anew; undos registered since then fail the run."""
+    if undos:
+        return Outcome("failed", error=DurabilityError(UNDOS_STAND))
+    return Outcome("continued", value=error.encoded)
+
+
 def ended_by(error: BaseException, cancel_name: str | None, run_id: str) -> Outcome:
     """Return the outcome of code that raised, while the run was being cancelled or not."""
-    if isinstance(error, Cancelled) and cancel_name is not None:
+    if isinstance(error, (Cancelled, ContinueAsNew)) and cancel_name is not None:
         if cancel_name != "deadline":
-            return Outcome("cancelled", error=error)
+            return Outcome("cancelled", error=Cancelled())
         error = DeadlineExceeded(f"run {run_id!r} did not end by its deadline")
     return Outcome("failed", error=error)
 

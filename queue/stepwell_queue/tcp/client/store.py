@@ -19,6 +19,7 @@ from stepwell_queue.contract import (
     Claim,
     Claimed,
     ClaimResult,
+    Continue,
     DropSchedule,
     Emit,
     Ended,
@@ -28,6 +29,7 @@ from stepwell_queue.contract import (
     Hello,
     History,
     InboxRow,
+    KeepNames,
     Park,
     PauseName,
     PauseQueue,
@@ -90,7 +92,7 @@ _log = logging.getLogger("stepwell.store")
 
 R = TypeVar("R")
 T = TypeVar("T")
-_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Report, Emit, Claim))
+_KEPT: Final = frozenset((Append, Park, Finish, Settle, Reschedule, Continue, Report, Emit, Claim))
 _TRY_AGAIN: Final = 1.0  # seconds
 _CLOSE_WITHIN: Final = 5.0
 _EXAMINE_WITHIN: Final = 600.0
@@ -104,6 +106,7 @@ _PLAIN: Final = frozenset(
         Finish,
         Settle,
         Reschedule,
+        Continue,
         Report,
         SendSignal,
         PutQuestion,
@@ -117,6 +120,7 @@ _PLAIN: Final = frozenset(
         DropSchedule,
         PauseSchedule,
         ResumeSchedule,
+        KeepNames,
     )
 )  # answered by nil
 
@@ -485,7 +489,7 @@ async def open_tcp(
 
 def _given_up(request: Request) -> StaleFence | None:
     """Return what a verb of a worker is refused with, if it is one about a run."""
-    if isinstance(request, Append | Park | Finish | Settle | Reschedule | Report | Emit):
+    if isinstance(request, Append | Park | Finish | Settle | Reschedule | Continue | Report | Emit):
         return StaleFence(request.run, request.fence)
     return None
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stepwell_queue.contract import (
     Claim,
+    Continue,
     Ended,
     Finish,
     History,
@@ -49,7 +50,7 @@ from stepwell_queue.tcp.server.jobs import RemoteWorker, first, give_back
 if TYPE_CHECKING:
     from stepwell_queue.tcp.server.connection import Connection
 
-GivesUp: TypeAlias = Finish | Settle | Reschedule
+GivesUp: TypeAlias = Finish | Settle | Reschedule | Continue
 MAX_WATCHERS: Final = 100_000
 """Waits for ends of runs on one connection."""
 _LISTED_AT_ONCE: Final = 100
@@ -253,6 +254,7 @@ HANDLERS: Final[dict[Any, Handler]] = {
     Finish: _give_up,
     Settle: _give_up,
     Reschedule: _give_up,
+    Continue: _give_up,
     Offer: _offer,
     OpenSession: _open_session,
     CloseSession: _close_session,
