@@ -67,7 +67,7 @@ async def test_a_fork_repeats_nothing_before_its_step_and_all_after_it(app: Step
     async with app.worker():
         run = await app.start(order("first"), id="source")
         begun, drawn, chance, _ = await run.result(timeout=LONG)
-        fork = await app.fork("source", from_step="1", id_="fork", reason="why", actor="ann")
+        fork = await run.fork(from_step="1", id="fork", reason="why", actor="ann")
         assert (fork.id, fork.created) == ("fork", True)
         again, drawn_again, chance_again, _ = await fork.result(timeout=LONG)
     assert stage.done == ["first", "second", "second"]

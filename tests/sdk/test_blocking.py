@@ -17,6 +17,7 @@ import stepwell
 from stepwell import (
     BlockingStepwell,
     RunNotFound,
+    RunTerminated,
     Signal,
     StepwellError,
     step,
@@ -259,3 +260,19 @@ def test_a_forked_child_opens_anew_and_leaves_its_parent_alone(tmp_path: Path) -
     """
     expected = ["executed", "executed", "3 7", "executed", "7 11", "[]"]
     assert script(tmp_path, body) == expected
+
+
+def test_runs_are_steered_by_blocking_calls(app: BlockingStepwell) -> None:
+    run = app.start(waits())
+    assert run.pause(reason="why") == "paused"
+    assert app.steer_many("resume", name="waits").changed == {"ready": 1}
+    assert run.terminate(reason="broken") == "terminated"
+    with pytest.raises(RunTerminated, match="broken"):
+        run.result(timeout=10)
+    app.pause_workflow(total, reason="why")
+    assert [(one.name, one.reason) for one in app.paused_workflows()] == [("total", "why")]
+    done = app.start(total(1, 2))
+    with app.worker():
+        app.resume_workflow("total")
+        assert done.result(timeout=10) == 3
+        assert done.fork(from_step="add", changes={"b": 5}).result(timeout=10) == 6

@@ -20,6 +20,7 @@ from stepwell_queue import (
     Start,
     Status,
 )
+from stepwell_queue.contract import Terminate
 from stepwell_queue.sqlite.remote import RemoteHello
 from stepwell_queue.sqlite.store import SqliteStore
 from tests.store.kit import TASK, WORKFLOW, Bench, Listener, open_bench
@@ -66,6 +67,9 @@ class Peer:
 
     async def signal(self, id: str, uid: str) -> None:
         await self.bench.signal(id, uid)
+
+    async def terminate(self, id: str) -> bool:
+        return (await self.bench.store.do(Terminate(id, "uid", b"", self.bench.clock.now()))).more
 
     async def status(self, id: str) -> str:
         return await self.bench.status(id)

@@ -42,6 +42,17 @@ async def test_work_signals_and_ends_reach_other_processes_by_push(path: Path) -
         assert await client("end_wait", id="run") == "result"
 
 
+async def test_a_worker_of_another_process_loses_what_is_terminated(path: Path) -> None:
+    async with peers(path, 2) as (worker, client), asyncio.timeout(60):
+        await worker("session")
+        await client("start", id="run")
+        ((run, _, fence, _),) = await claim_when_ready(worker)
+        assert not await client("terminate", id="run")
+        assert await worker("await_lost") == [run]
+        assert await worker("finish", run=run, fence=fence, value="late") != "ok"
+        assert await client("status", id="run") == "terminated"
+
+
 async def test_pushes_that_get_lost_are_made_up_for(path: Path) -> None:
     async with peers(path, 2) as (worker, client), asyncio.timeout(60):
         await worker("session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from stepwell._app.reports import LogLine, Progress
@@ -76,6 +77,21 @@ class Run(RunTalk, Generic[R]):
     async def cancel(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Ask the run to cancel; return its status afterwards. Raises RunNotFound."""
         return await self._app.cancel(self.id, reason=reason, actor=actor)
+
+    async def fork(
+        self,
+        *,
+        from_step: str,
+        id: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        reason: str = "",
+        actor: str = "",
+    ) -> Run[R]:
+        """Start a new run with what this one has recorded before a step; see Stepwell.fork."""
+        fork = await self._app.fork(
+            self.id, from_step=from_step, id_=id, changes=changes, reason=reason, actor=actor
+        )
+        return Run(self._app, fork.id, self.result_type, fork.created)
 
     async def terminate(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """End the run at once, without its undos. Raises RunNotFound, RunEnded."""

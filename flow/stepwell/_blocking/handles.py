@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from stepwell._app.app import Stepwell
@@ -68,6 +69,23 @@ class BlockingRun(BlockingTalk, Generic[R]):
     def cancel(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """Ask the run to cancel; return its status afterwards. Raises RunNotFound."""
         return self._calls.cancel(self.id, reason=reason, actor=actor)
+
+    def fork(
+        self,
+        *,
+        from_step: str,
+        id: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        reason: str = "",
+        actor: str = "",
+    ) -> BlockingRun[R]:
+        """Start a new run with what this one has recorded before a step; see Stepwell.fork."""
+        run = self._calls.do(
+            lambda app: self._in(app).fork(
+                from_step=from_step, id=id, changes=changes, reason=reason, actor=actor
+            )
+        )
+        return BlockingRun(self._calls, run)
 
     def terminate(self, *, reason: str = "", actor: str = "") -> RunStatus:
         """End the run at once, without its undos. Raises RunNotFound, RunEnded."""
