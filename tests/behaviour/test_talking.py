@@ -29,6 +29,7 @@ from stepwell import (
     Signal,
     Stepwell,
     StepwellError,
+    StreamFull,
     compensate,
     emit,
     parallel,
@@ -353,3 +354,43 @@ async def test_a_run_is_talked_to_from_another_process(
         await count.signal(go, 0)
         assert await rest == 1
         await run.cancel()
+
+
+@step
+async def emits_until_it_is_full() -> int:
+    count = 0
+    try:
+        while True:
+            emit("lines", count)
+            count += 1
+            await stage.hold(f"emitted {count}")
+    except StreamFull:
+        return count
+
+
+@workflow
+async def fills_its_streams() -> list[int]:
+    count = 0
+    try:
+        while True:
+            emit("lines", count)
+            count += 1
+    except StreamFull:
+        return [count, await emits_until_it_is_full()]
+
+
+async def test_emit_raises_once_as_much_was_emitted_as_may_be(
+    app: Stepwell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell_runtime.core.talking.MOST_ITEMS_OF_CODE", 3)
+    monkeypatch.setattr("stepwell_queue.sqlite.verbs_note.MOST_ITEMS", 2)
+    async with app.worker():
+        run = await app.start(fills_its_streams())
+        count = 0
+        async for item in run.stream("lines", int):
+            if item.path:  # it is stored, and its step has been told so
+                count += 1
+                await stage.reached(f"emitted {count}")
+                stage.release(f"emitted {count}")
+        assert await run.result(timeout=LONG) == [3, 2]
+    assert [one.value async for one in run.stream("lines")] == [0, 1, 2, 0, 1]
