@@ -97,6 +97,7 @@ class Execution:
         "resumed",
         "rolled_back",
         "rolling_back",
+        "said",
         "seed",
         "seq",
         "stuck",
@@ -142,6 +143,7 @@ class Execution:
         self._signals: Signals | None = None
         self._detached: DetachedChildren | None = None
         self._talk: Talk | None = None
+        self.said: Talk | None = None  # set while something said waits to be written
         self._failures: deque[tuple[int, BaseException]] | None = None
         self.cancel_name: str | None = None  # "cancel" or "deadline"
         self.cancel_reason = b""
@@ -237,12 +239,6 @@ class Execution:
         return [(int(InboxKind.SIGNAL), *one) for one in signals] + [
             (int(InboxKind.QUESTION), *one) for one in asked
         ]
-
-    @property
-    def said(self) -> Talk | None:
-        """What the code has said and nobody has written, if there is any."""
-        talk = self._talk
-        return talk if talk is not None and talk.pending else None
 
     def waits_for(self) -> list[Op]:
         return list(self.ops.values())
@@ -578,4 +574,4 @@ class Execution:
         They hold the frames that they went through, which hold this: cycles, all of them.
         """
         self._failures = self.outcome = self.main_outcome = self.stuck = None
-        self._undo_stack = self._talk = None
+        self._undo_stack = self._talk = self.said = None

@@ -86,15 +86,13 @@ class Talk:
             self._values[name] = note
         else:
             self._notes.append(note)
-
-    @property
-    def pending(self) -> bool:
-        return bool(self._notes or self._values)
+        execution.said = self
 
     def take(self) -> list[Note]:
         """Return what is to be written, in order, and forget it."""
         notes = sorted([*self._values.values(), *self._notes], key=_number)
         self._values, self._notes = {}, []
+        self._execution.said = None
         return notes
 
     # --- what it is asked ---
