@@ -54,6 +54,7 @@ def test_a_run_that_was_never_executed_is_cancelled_at_once(cli: Cli, address: s
     assert asked.json == {"id": "scheduled", "status": "cancelled"}
     run = cli("show", "scheduled", "--store", address, "--json").json
     assert (run["status"], run["error"]) == ("cancelled", "too late")
+    assert [(one["action"], one["reason"]) for one in run["audit"]] == [("cancel", "too late")]
 
 
 def test_a_parked_run_is_asked_to_cancel(cli: Cli, address: str) -> None:

@@ -25,7 +25,7 @@ class Verb(msgspec.Struct, Generic[R], frozen=True, array_like=True, gc=False):
     While the store is unavailable, what clients say fails, and what workers say is kept and said
     again until it is stored. Any verb may be said twice, since its answer may get lost on the way:
     the second time it changes nothing and is answered as before. Those that take as much as there
-    is (Claim, Prune, PurgeQueue) are carried out again, and so is what says how a schedule is to
+    is (Claim, PurgeQueue) are carried out again, and so is what says how a schedule is to
     be. `tag` is its number on the wire.
     """
 
@@ -86,6 +86,7 @@ class CancelRun(Verb[int], frozen=True, array_like=True, tag=4, gc=False):
     reason: bytes
     at: float
     actor: str = ""
+    why: str = ""  # the reason, for the audit
 
 
 class Ask(Verb[int], frozen=True, array_like=True, tag=5, gc=False):
@@ -110,23 +111,6 @@ class Ask(Verb[int], frozen=True, array_like=True, tag=5, gc=False):
     actor: str
     reason: str
     at: float
-
-
-class Prune(Verb[int], frozen=True, array_like=True, tag=6, gc=False):
-    """Delete at most `limit` ended runs, whole trees only, oldest first; answers how many are gone.
-
-    A run goes if it ended before `before` (None: age does not matter) or is not among the newest
-    `keep` ended runs that have no parent (None: count does not matter), and all of its tree has
-    ended. Children go with their parent, not before it. A tree over the limit goes alone. The run
-    that was started last stays, since its number must not be given out again, and so does one whose
-    unique key is taken for a time. `queue`: only what was started in it; `but`: not in these.
-    """
-
-    before: float | None
-    keep: int | None
-    limit: int
-    queue: str | None = None
-    but: Sequence[str] = ()
 
 
 class ClaimResult(msgspec.Struct, frozen=True, array_like=True, gc=False):

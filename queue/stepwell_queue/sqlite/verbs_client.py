@@ -127,7 +127,7 @@ def cancel_run(tx: Tx, verb: CancelRun) -> int:
     found = _find(tx, verb.id)
     if found.status >= Status.COMPLETED:
         return found.status
-    tx.execute(_AUDIT, (found.run, verb.uid, verb.at, "cancel", verb.actor, ""))
+    tx.execute(_AUDIT, (found.run, verb.uid, verb.at, "cancel", verb.actor, verb.why))
     return cancel(tx, found.run, verb.uid, verb.reason, verb.at)
 
 
