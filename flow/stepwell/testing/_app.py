@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from stepwell._calls import Call, TaskCall, WorkflowCall, hears_forgotten
 from stepwell.testing._clock import VirtualClock
 from stepwell.testing._ids import KitIds
 from stepwell.testing._probe import Delays, Execution, Probe
-from stepwell.testing._store import KitStore, open_kit_store
+from stepwell.testing._store import KitStore, open_kit_store, scratch
 from stepwell.testing._stubbing import Stubbing
 from stepwell.testing._stubs import Stubs
 from stepwell.testing._timing import Timing
@@ -113,9 +112,9 @@ class TestApp(Stubbing, Timing, Stepwell):
             hears_forgotten.append(self._forgotten)
             stack.callback(hears_forgotten.remove, self._forgotten)
             if self._file is None:
-                folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="stepwell-test-")
+                folder = await asyncio.to_thread(scratch)
                 stack.push_async_callback(asyncio.to_thread, shutil.rmtree, folder)
-                self._file = Path(folder, "test.db")
+                self._file = folder / "test.db"
             await super().__aenter__()
             stack.push_async_callback(super().__aexit__, None, None, None)
             self._served = dict(super().definitions())

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import inspect
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from stepwell.testing._app import START, CodeIsWrong, TestApp
 from stepwell.testing._clock import NothingDue
 from stepwell.testing._outcome import CancelAt, RunOutcome, Send, SignalAt
 from stepwell.testing._probe import Delays, Execution
+from stepwell.testing._store import scratch
 from stepwell.testing._stubs import Stubs
 from stepwell_queue.contract import CancelRun, SendSignal
 from stepwell_queue.errors import RunEnded, StoreUnavailable
@@ -185,7 +185,7 @@ class Subject:
 
 
 def new_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="stepwell-test-"))
+    folder = scratch()
     prepare(folder / "new.db", "process").close()
     return folder
 

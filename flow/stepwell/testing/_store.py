@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
+import tempfile
 from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,6 +139,13 @@ class KitFollower(SqliteFollower):
 
     async def news(self) -> None:
         await self.store.while_time_passes(self._listener.id, super().news())
+
+
+def scratch() -> Path:
+    """Make a folder, in memory where there is a file system for that: closing a file syncs it."""
+    memory = Path("/dev/shm")
+    there = memory if os.access(memory, os.W_OK) else None
+    return Path(tempfile.mkdtemp(prefix="stepwell-test-", dir=there))
 
 
 async def open_kit_store(path: Path, clock: VirtualClock, ids: Ids) -> KitStore:
