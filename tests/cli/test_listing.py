@@ -125,7 +125,10 @@ def test_the_store_may_be_named_by_its_url(cli: Cli, store: Path) -> None:
 
 
 def test_doctor_finds_nothing_in_a_sound_store(cli: Cli, address: str) -> None:
-    assert cli("doctor", "--store", address).stdout == "sound: no invariant is broken\n"
+    said = cli("doctor", "--store", address)
+    assert said.stdout == "sound: no invariant is broken\n"
+    assert "1 stuck: stepwell runs --status stuck\n" in said.stderr
+    assert "without code in a live worker: stepwell runs --status no_code\n" in said.stderr
     assert cli("doctor", "--store", address, "--json").json == []
 
 

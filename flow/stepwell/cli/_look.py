@@ -236,16 +236,26 @@ def prune(
         typer.echo(f"deleted {gone} run{'' if gone == 1 else 's'}")
 
 
+_MOST_COUNTED = 1000
+_WANTED = {"stuck": "stuck", "held": "held", "no_code": "without code in a live worker"}
+"""What waits for a person or a deploy, and how that is said."""
+
+
 def doctor(store: StoreOption, as_json: JsonOption = False) -> None:
     """Check the store for broken invariants.
 
-    The exit code is 3 if there are any.
+    The exit code is 3 if there are any. Runs that wait for a person, or for code, are counted.
     """
 
-    async def work(app: Stepwell) -> list[contract.Finding]:
-        return await app.doctor()
+    async def work(app: Stepwell) -> tuple[list[contract.Finding], dict[str, int]]:
+        waiting = {word: len(await app.runs(status=word, limit=_MOST_COUNTED)) for word in _WANTED}
+        return await app.doctor(), waiting
 
-    found = in_store(store, work)
+    found, waiting = in_store(store, work)
+    for word, count in waiting.items():
+        if count:
+            many = f"{count} or more" if count == _MOST_COUNTED else str(count)
+            typer.echo(f"{many} {_WANTED[word]}: stepwell runs --status {word}", err=True)
     if as_json:
         out.document([finding_shape(one) for one in found])
     elif found:
