@@ -8,7 +8,6 @@ from stepwell._app.queues import QueueHandle, QueueInfo, Throughput
 from stepwell._app.replays import Replayed
 from stepwell._app.reports import LogLine, Progress
 from stepwell._app.schedules import Schedule, ScheduleInfo, ScheduleTick
-from stepwell._app.settings import Retention
 from stepwell._app.steering import PausedWorkflow, RefusedRun, SteeredMany
 from stepwell._app.talking import HistoryEntry, StreamItem
 from stepwell._app.views import Audit, Event, FailedAttempt, History, RunInfo, RunStatus
@@ -29,6 +28,7 @@ from stepwell._evolution import continue_as_new, patched
 from stepwell._log import Logger, get_logger
 from stepwell._primitives import Undo, compensate, sleep, sleep_until, start
 from stepwell._queues import Queue, QueueChanges, Rate
+from stepwell._retention import Retention
 from stepwell._schedules import schedule
 from stepwell._scopes import (
     current_app,
@@ -90,10 +90,12 @@ from stepwell_runtime.errors import (
     WorkerCrashed,
 )
 from stepwell_runtime.middleware import CallNext, Middleware, Outcome
+from stepwell_runtime.retention import ArchivedRun
 from stepwell_runtime.scope import JobScope, RunFacts
 
 __all__ = [
     "Access",
+    "ArchivedRun",
     "Ask",
     "AskRefused",
     "AskTimeout",

@@ -27,6 +27,7 @@ from stepwell._definitions import (
     timeout_of,
 )
 from stepwell._queues import Queue
+from stepwell._retention import Retention
 from stepwell_runtime.definitions import (
     NO_RETRY,
     Retry,
@@ -128,6 +129,7 @@ def task(
     expires: Seconds | None = None,
     priority: int = 0,
     key: KeyOf | None = None,
+    retention: Retention | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
 ) -> BatchDecorator: ...
@@ -143,6 +145,7 @@ def task(
     expires: Seconds | None = None,
     priority: int = 0,
     key: KeyOf | None = None,
+    retention: Retention | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
 ) -> TaskDecorator: ...
@@ -159,6 +162,7 @@ def task(
     expires: Seconds | None = None,
     priority: int = 0,
     key: KeyOf | None = None,
+    retention: Retention | None = None,
     max_crashes: int = 3,
     executor: Literal["thread", "process"] = "thread",
     batch: int | None = None,
@@ -171,6 +175,7 @@ def task(
     seconds in total from its start; None = no limit. `expires`: seconds within which it must be
     started, or it ends as expired; None = any. A higher `priority` goes first. `key`: a function of
     its arguments that says whose limits, rates and turns in the queue it shares; None = nobody's.
+    `retention`: of its ended runs, in all versions; None = as its queue or the app says.
     `max_crashes`: how many workers may die in it before it fails. `batch`: the function gets a list
     of at most so many items, one of each call, and returns a list of results; None = one call at a
     time. `linger`: seconds that a batch waits to become full; 0 = it begins with what is there.
@@ -189,7 +194,7 @@ def task(
             retry=checked("task", fn, check.retry, retry) or NO_RETRY,
             timeout=timeout_of("task", fn, timeout),
             deadline=timeout_of("task", fn, deadline, "deadline"),
-            **terms_of("task", fn, expires, priority, key),
+            **terms_of("task", fn, expires, priority, key, retention, fields["name"]),
             max_crashes=checked("task", fn, check.whole, max_crashes, "max_crashes", 1),
         )
         registry.add(definition)
@@ -211,6 +216,7 @@ def workflow(
     expires: Seconds | None = None,
     priority: int = 0,
     key: KeyOf | None = None,
+    retention: Retention | None = None,
     max_crashes: int = 3,
 ) -> WorkflowDecorator: ...
 def workflow(
@@ -225,6 +231,7 @@ def workflow(
     expires: Seconds | None = None,
     priority: int = 0,
     key: KeyOf | None = None,
+    retention: Retention | None = None,
     max_crashes: int = 3,
 ) -> Any:
     """Make an `async def` a workflow: deterministic code that resumes where it stopped.
@@ -233,19 +240,21 @@ def workflow(
     first. `deadline`: seconds in total from its start; None = no limit. `expires`: seconds within
     which it must be started, or it ends as expired; None = any. A higher `priority` goes first.
     `key`: a function of its arguments that says whose limits, rates and turns in the queue it
-    shares; None = nobody's. `max_crashes`: how many workers in a row may die without progress
+    shares; None = nobody's. `retention`: of its ended runs, in all versions; None = as its queue or
+    the app says. `max_crashes`: how many workers in a row may die without progress
     before the steps that were running fail with WorkerCrashed.
     `name`: None = the qualified name. Raises DefinitionError for what cannot be a workflow.
     """
 
     def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
+        fields = common_fields(fn, "workflow", name, version, queue)
         definition = WorkflowDefinition(
-            **common_fields(fn, "workflow", name, version, queue),
+            **fields,
             on_failure=checked(
                 "workflow", fn, check.one_of, on_failure, "on_failure", ("rollback", "hold")
             ),
             deadline=timeout_of("workflow", fn, deadline, "deadline"),
-            **terms_of("workflow", fn, expires, priority, key),
+            **terms_of("workflow", fn, expires, priority, key, retention, fields["name"]),
             max_crashes=checked("workflow", fn, check.whole, max_crashes, "max_crashes", 1),
         )
         registry.add(definition)

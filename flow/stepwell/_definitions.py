@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias, get_origin
 
 from stepwell import _options as check
 from stepwell._queues import Queue, declared_of, name_of
+from stepwell._retention import Retention, named_keep
+from stepwell._retention import retention as retention_option
 from stepwell_runtime.definitions import Seconds, resolved_annotations
 from stepwell_runtime.errors import DefinitionError
 
@@ -68,6 +70,8 @@ def terms_of(
     expires: Seconds | None,
     priority: int,
     key: KeyOf | None,
+    retention: Retention | None,
+    name: str,
 ) -> dict[str, Any]:
     """Return the fields of what its runs have unless their calls say otherwise."""
     if key is not None and not callable(key):
@@ -79,6 +83,7 @@ def terms_of(
         "expires": timeout_of(word, fn, expires, "expires"),
         "priority": checked(word, fn, check.priority, priority) or 0,
         "key": key,
+        "retention": named_keep(name, checked(word, fn, retention_option, retention)),
     }
 
 

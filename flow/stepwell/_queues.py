@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypedDict
 
 from stepwell import _options as check
-from stepwell._app.settings import Retention
+from stepwell._retention import Retention, retention_of, statuses_of
 from stepwell_queue.contract import QueueSettings, RateLimit
 from stepwell_runtime.queues import DeclaredQueue
 from stepwell_runtime.spans import Seconds, seconds
@@ -110,6 +110,7 @@ def _settings(queue: Queue) -> QueueSettings:
         ageing=None if queue.ageing is None else seconds(queue.ageing, "ageing"),
         keep_age=None if retention is None else retention.age_seconds,
         keep_count=None if retention is None else retention.count,
+        keep_statuses={} if retention is None else statuses_of(retention),
     )
 
 
@@ -121,7 +122,6 @@ def _limit(rate: Rate | None) -> RateLimit | None:
 
 def queue_of(name: str, settings: QueueSettings) -> Queue:
     """Return what is set for a queue as it would be declared."""
-    kept = settings.keep_age is not None or settings.keep_count is not None
     return Queue(
         name,
         limit=settings.limit,
@@ -130,7 +130,7 @@ def queue_of(name: str, settings: QueueSettings) -> Queue:
         key_rate=_rate(settings.key_rate),
         max_length=settings.max_length,
         ageing=settings.ageing,
-        retention=Retention(age=settings.keep_age, count=settings.keep_count) if kept else None,
+        retention=retention_of(settings.keep_age, settings.keep_count, settings.keep_statuses),
     )
 
 
@@ -147,7 +147,7 @@ def changed_settings(name: str, changes: Mapping[str, Any]) -> tuple[QueueSettin
         raise TypeError(f"queue {name!r} {what}; there are: {', '.join(allowed)}")
     only = [one for one in changes if one != "retention"]
     if "retention" in changes:
-        only += ["keep_age", "keep_count"]
+        only += ["keep_age", "keep_count", "keep_statuses"]
     return settings_of(Queue(name, **changes)), only
 
 

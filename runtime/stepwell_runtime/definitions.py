@@ -21,7 +21,7 @@ from typing import (
     get_type_hints,
 )
 
-from stepwell_queue.contract import Identity, Kind
+from stepwell_queue.contract import Identity, Kind, NamedKeep
 from stepwell_runtime.errors import DefinitionError, GiveUp
 from stepwell_runtime.queues import DeclaredQueue
 from stepwell_runtime.spans import Seconds as Seconds
@@ -208,6 +208,8 @@ class Definition:
     """Makes the key of a run out of its arguments."""
     priority: int = 0
     expires: float | None = None
+    retention: NamedKeep | None = None
+    """How long its ended runs are kept; None = as its queue says."""
     is_async: bool = True
     executor: Literal["thread", "process"] = "thread"
     """What executes a plain function; an async one runs on the loop."""

@@ -12,9 +12,7 @@ from stepwell_queue.contract import (
     Ask,
     CancelRun,
     ImportRuns,
-    KeptSince,
     NewRun,
-    Prune,
     RunCopy,
     SendSignal,
     Start,
@@ -39,6 +37,7 @@ from stepwell_runtime.errors import (
 from stepwell_runtime.forks import Forks
 from stepwell_runtime.launch import Launcher
 from stepwell_runtime.queues import Declarations
+from stepwell_runtime.retention import Archive, Pruning
 from stepwell_runtime.schedules.service import Schedules
 from stepwell_runtime.steering import Steering, reason_of
 from stepwell_runtime.talking import Talking
@@ -46,7 +45,6 @@ from stepwell_runtime.unserved import Unserved
 from stepwell_runtime.worker import Worker
 from stepwell_runtime.worker_settings import WorkerSettings
 
-PRUNE_PASS = 500
 _COMPLETED = int(Status.COMPLETED)  # to read a member of an enum is slow
 
 
@@ -75,6 +73,7 @@ class Engine:
         clock: Clock,
         ids: Ids,
         code: str | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.store, self._app, self.codec, self._clock, self._ids = store, app, codec, clock, ids
         self.launcher = Launcher(codec, clock, ids, code)
@@ -86,6 +85,7 @@ class Engine:
         self.forks = Forks(store, codec, clock, ids)
         self.steering = Steering(store, codec, clock, ids)
         self.dead_letters = DeadLetters(store, codec, ids)
+        self.pruning = Pruning(store, codec, clock, ids, archive)
 
     # --- starting ---
 
@@ -154,9 +154,8 @@ class Engine:
     async def cancel(self, id: str, *, reason: str = "", actor: str = "") -> Status:
         """Ask a run to cancel; return its status afterwards. Raises RunNotFound, RunEnded."""
         data = self.codec.encode(reason, "the reason of a cancel")
-        status = Status(
-            await self.store.do(CancelRun(id, self._ids.run_id(), data, self._clock.now(), actor))
-        )
+        verb = CancelRun(id, self._ids.run_id(), data, self._clock.now(), actor, reason)
+        status = Status(await self.store.do(verb))
         if status.terminal and status is not Status.CANCELLED:
             raise RunEnded(id, status.name.lower(), "cancel")
         return status
@@ -221,33 +220,7 @@ class Engine:
         now = self._clock.now()
         await self.store.do(ImportRuns(copies, self._ids.run_id(), actor, reason, now))
 
-    # --- housekeeping ---
-
-    async def prune(
-        self,
-        *,
-        older_than: float | None,
-        keep: int | None,
-        queue: str | None = None,
-        but: Sequence[str] = (),
-    ) -> int:
-        """Delete ended runs: those older than `older_than` seconds.
-
-        All but the newest `keep` (None: no such limit). `queue`: only what was started in it;
-        `but`: not what was started in these.
-        """
-        bounds = [] if older_than is None else [self._clock.now() - older_than]
-        if keep is not None:
-            # Asked once, by a read: each pass would look through all ended runs, and others wait.
-            since = await self.store.read(KeptSince(keep, queue, but))
-            bounds += [] if since is None else [since]
-        gone = 0
-        while bounds:
-            passed = await self.store.do(Prune(max(bounds), None, PRUNE_PASS, queue, but))
-            gone += passed
-            if not passed:  # whole trees seldom make a full pass, and there may be more
-                break
-        return gone
+    # --- workers ---
 
     def worker(self, settings: WorkerSettings) -> Worker:
         """Return a worker of this process; it does nothing until started.

@@ -12,6 +12,7 @@ from stepwell import (
     compensate,
     continue_as_new,
     current_run,
+    patched,
     random,
     sleep,
     step,
@@ -47,6 +48,7 @@ async def test_a_run_begins_anew_and_its_result_is_that_of_the_last(app: Stepwel
     assert len(set(chances)) == 4
     history = await app.history("run")
     assert [event.name for event in history.events] == [work.name]
+    assert history.run.generation == 3
     again = await app.start(counts(3, []), id="run")
     assert not again.created
 
@@ -129,3 +131,17 @@ async def test_an_endless_run_can_be_cancelled(app: Stepwell) -> None:
         await run.cancel()
         with pytest.raises(RunCancelled):
             await run.result(timeout=LONG)
+
+
+@workflow
+async def changed(ways: list[bool]) -> list[bool]:
+    ways.append(patched("new"))
+    await sleep(0)
+    if len(ways) < 3:
+        continue_as_new(changed(ways))
+    return ways
+
+
+async def test_each_generation_goes_the_new_way_from_its_beginning(app: Stepwell) -> None:
+    async with app.worker():
+        assert await app.run(changed([]), timeout=LONG) == [True, True, True]

@@ -163,7 +163,7 @@ async def whole(number: int) -> int:
 async def test_trees_that_do_not_fill_a_pass_are_all_pruned(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell_runtime.engine.PRUNE_PASS", 3)
+    monkeypatch.setattr("stepwell_runtime.retention.PASS", 3)
     async with make_app() as app:
         async with app.worker():
             runs = await app.start_many([whole(number) for number in range(5)])

@@ -22,6 +22,7 @@ from stepwell_queue import (
     NewRun,
     OpenOp,
     Park,
+    Prune,
     RandomIds,
     Record,
     RecordKind,
@@ -33,6 +34,7 @@ from stepwell_queue import (
     SystemClock,
     open_store,
 )
+from stepwell_queue.contract import EndedFilter, FindPrunable, KeptSince
 from stepwell_queue.tcp.server import Server
 from tests.serving import url_of
 
@@ -130,6 +132,26 @@ class Bench:
     clock: Clock
     path: Path
     count: int = 0
+
+    async def prune(
+        self,
+        before: float | None = None,
+        keep: int | None = None,
+        *,
+        limit: int = 100,
+        **which: Any,
+    ) -> int:
+        """Delete what has ended before a time, or is not among the newest."""
+        ended, now = EndedFilter(**which), self.clock.now()
+        bounds = [] if before is None else [before]
+        if keep is not None:
+            since = await self.store.read(KeptSince(keep, ended))
+            bounds += [] if since is None else [since]
+        if not bounds:
+            return 0
+        return await self.store.do(
+            Prune(await self.store.read(FindPrunable(ended, max(bounds), now, limit)))
+        )
 
     def new(self, id: str | None = None, identity: Identity = WORKFLOW, **fields: Any) -> NewRun:
         self.count += 1

@@ -13,7 +13,6 @@ from stepwell_queue import (
     Ask,
     CancelRun,
     Finish,
-    Prune,
     RequestRefused,
     RunNotFound,
     Start,
@@ -206,7 +205,7 @@ async def test_pruning_leaves_alone_what_is_waited_for(bench: Bench) -> None:
         await start(bench, id)
     await start(bench, "c", "a", "b")
     await finish(bench, "a")
-    assert await bench.store.do(Prune(None, 0, 100)) == 1
+    assert await bench.prune(keep=0) == 1
     assert await bench.status("c") == "scheduled"
     await finish(bench, "b")
     await finish(bench, "c")

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from stepwell_queue import Prune, RandomIds, StartMany, SystemClock, Terms
-from stepwell_queue.contract import Append, PurgeDeadLetters, PurgeQueue, Requeue, RunSchedule, Tick
+from stepwell_queue.contract import (
+    Append,
+    EndedTree,
+    PurgeDeadLetters,
+    PurgeQueue,
+    Requeue,
+    RunSchedule,
+    Tick,
+)
 from stepwell_queue.contract.check import WEIGHTS
 from stepwell_queue.sqlite.store import open_sqlite
 from tests.store.kit import TASK, Bench
@@ -24,11 +32,11 @@ IDS = [f"run-{number}" for number in range(600)]
     ("verb", "on_loop"),
     [
         (PurgeQueue("default", 1000, b"", 1.0), False),
-        (Prune(None, 0, 500), False),
+        (Prune([EndedTree(9, "id", 1.0, 500, 0)]), False),
         (Requeue(IDS, "uid", "", "", 1.0), False),
         (PurgeDeadLetters(IDS), False),
         (PurgeQueue("default", 10, b"", 1.0), True),
-        (Prune(None, 0, 10), True),
+        (Prune([EndedTree(9, "id", 1.0, 10, 0)]), True),
         (Requeue(IDS[:10], "uid", "", "", 1.0), True),
         (PurgeDeadLetters(IDS[:10]), True),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,13 @@ from stepwell_queue.contract import (
     CountEnds,
     CountRuns,
     EndCount,
+    EndedFilter,
     FindRunning,
     KeptSince,
     ListQueues,
     ListSettings,
     NamedSettings,
     PauseQueue,
-    Prune,
     PurgeQueue,
     QueueRow,
     QueueSettings,
@@ -376,7 +377,7 @@ async def test_runs_are_listed_by_key_and_times(timed: Bench, clock: ManualClock
 
 
 async def prune(bench: Bench, before: float | None, keep: int | None, **fields: Any) -> int:
-    return await bench.store.do(Prune(before, keep, 100, **fields))
+    return await bench.prune(before, keep, **fields)
 
 
 async def test_what_is_deleted_of_one_queue_leaves_the_others_alone(bench: Bench) -> None:
@@ -389,10 +390,10 @@ async def test_what_is_deleted_of_one_queue_leaves_the_others_alone(bench: Bench
     assert await left(bench) == [
         "mail2", "mail3", "newest", "other0", "other1", "other2", "other3",
     ]  # fmt: skip
-    assert await prune(bench, None, 1, but=["mail"]) == 3
+    assert await prune(bench, None, 1, but_queues=["mail"]) == 3
     assert await left(bench) == ["mail2", "mail3", "newest", "other3"]
     assert await prune(bench, 99.0, None, queue="nowhere") == 0
-    assert await prune(bench, 99.0, None, but=["mail", "other"]) == 0
+    assert await prune(bench, 99.0, None, but_queues=["mail", "other"]) == 0
 
 
 async def test_the_newest_are_counted_across_the_names_of_a_queue(bench: Bench) -> None:
@@ -441,10 +442,10 @@ async def test_what_cannot_go_yet_is_passed_over_and_goes_once_it_can(bench: Ben
         run = (await bench.claimed(session, f"r{number}")).run
         await bench.store.do(Finish(run, 1, Status.COMPLETED, b"", bench.clock.now()))
     await bench.start("last", queue="elsewhere")
-    passes = Prune(bench.clock.now() + 1, None, 2)
-    assert [await bench.store.do(passes) for _ in range(3)] == [2, 2, 0]
+    passes = functools.partial(bench.prune, bench.clock.now() + 1, limit=2)
+    assert [await passes() for _ in range(3)] == [2, 2, 0]
     await bench.store.do(CancelRun("child-1", "u", b"", bench.clock.now()))
-    assert [await bench.store.do(passes) for _ in range(2)] == [2, 0]
+    assert [await passes() for _ in range(2)] == [2, 0]
     assert await bench.store.info("parent-1") is None
     assert await bench.store.info("parent-0") is not None
 
@@ -469,8 +470,8 @@ async def test_the_oldest_that_is_kept_is_known_by_a_read(bench: Bench) -> None:
         await ended(bench, f"mail{number}", float(number), queue="mail")
         await ended(bench, f"other{number}", number + 10.0, queue="other")
     read = bench.store.read
-    assert await read(KeptSince(2)) == 11.0
-    assert await read(KeptSince(2, "mail")) == 1.0
-    assert await read(KeptSince(2, but=["other"])) == 1.0
-    assert await read(KeptSince(4, "mail")) is None
-    assert await read(KeptSince(0)) == float("inf")
+    assert await read(KeptSince(2, EndedFilter())) == 11.0
+    assert await read(KeptSince(2, EndedFilter("mail"))) == 1.0
+    assert await read(KeptSince(2, EndedFilter(but_queues=["other"]))) == 1.0
+    assert await read(KeptSince(4, EndedFilter("mail"))) is None
+    assert await read(KeptSince(0, EndedFilter())) == float("inf")

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stepwell_queue import Append, Finish, OpenOp, Prune, RunFilter, RunNotFound, Status
-from tests.store.kit import TASK, Bench, open_bench
+from stepwell_queue import (
+    Append,
+    Finish,
+    OpenOp,
+    Prune,
+    RunFilter,
+    RunNotFound,
+    Status,
+)
+from stepwell_queue.contract import (
+    Ask,
+    EndedFilter,
+    EndedTree,
+    FindPrunable,
+    Keep,
+    KeepNames,
+    LeaseUpkeep,
+    ListKept,
+    NamedKeep,
+)
+from stepwell_queue.sqlite.verbs_prune import TABLES
+from tests.store.kit import TASK, WORKFLOW, Bench, ManualClock, open_bench
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +53,7 @@ async def left(bench: Bench) -> list[str]:
 async def prune(
     bench: Bench, before: float | None = None, keep: int | None = None, limit: int = 100
 ) -> int:
-    return await bench.store.do(Prune(before, keep, limit))
+    return await bench.prune(before, keep, limit=limit)
 
 
 async def test_what_ended_before_a_time_goes_with_all_that_belongs_to_it(bench: Bench) -> None:
@@ -127,8 +150,81 @@ async def test_waiting_in_another_process_ends_when_the_run_has_ended_and_is_del
     waiting = asyncio.ensure_future(other.store.wait_ended("run"))
     await other.start("newest")  # so that the wait has begun, and the run may go
     finish = Finish(run.run, run.fence, Status.COMPLETED, b"", bench.clock.now())
-    await asyncio.gather(bench.store.do(finish), prune(bench, keep=0))
+    tree = EndedTree(run.run, "run", finish.at, 1, run.fence)
+    await asyncio.gather(bench.store.do(finish), bench.store.do(Prune([tree])))
     with pytest.raises(RunNotFound):
         async with asyncio.timeout(10):
             await waiting
     await other.store.close()
+
+
+def of_ended_runs(path: Path) -> set[str]:
+    """The tables that have a column for the number of a run."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return {
+            name
+            for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            if any(column[1] == "run" for column in db.execute(f"PRAGMA table_info({name})"))
+        }
+
+
+async def test_no_table_keeps_rows_of_runs_that_are_deleted(bench: Bench, path: Path) -> None:
+    await bench.start("run")
+    # ticks say what became of a schedule, and dependencies are of runs that wait
+    assert of_ended_runs(path) - {"ticks", "dependencies"} == set(TABLES)
+
+
+async def found(bench: Bench, **which: Any) -> list[EndedTree]:
+    now = bench.clock.now()
+    return list(await bench.store.read(FindPrunable(EndedFilter(**which), None, now, 100)))
+
+
+async def test_names_and_statuses_choose_among_ended_runs(bench: Bench) -> None:
+    session = await bench.session()
+    for name, status in (("checkout", 10), ("checkout", 11), ("mail", 12)):
+        identity = TASK if name == "mail" else WORKFLOW
+        run = await bench.claimed(session, f"{name}-{status}", identity=identity)
+        await bench.store.do(Finish(run.run, 1, status, b"", float(status)))
+    await bench.start("newest")
+
+    async def ids(**which: Any) -> list[str]:
+        return [tree.id for tree in await found(bench, **which)]
+
+    assert await ids(name="checkout") == ["checkout-10", "checkout-11"]
+    assert await ids(but_names=["checkout"]) == ["mail-12"]
+    assert await ids(statuses=[11, 12]) == ["checkout-11", "mail-12"]
+    assert await ids(name="mail", statuses=[11]) == []
+    assert await bench.prune(keep=1, statuses=[10, 11]) == 1
+    assert await left(bench) == ["checkout-11", "mail-12", "newest"]
+
+
+async def test_a_tree_that_is_not_as_it_was_found_stays(bench: Bench) -> None:
+    run = await bench.claimed(await bench.session(), "run")
+    await bench.store.do(Finish(run.run, 1, Status.FAILED, b"", 1.0))
+    await bench.start("newest")
+    trees = await found(bench)
+    await bench.store.do(Ask("run", "u", "retry", "", "", bench.clock.now()))
+    assert await bench.store.do(Prune(trees)) == 0
+    again = (await bench.claim(await bench.session())).runs[0]
+    await bench.store.do(Finish(again.run, again.fence, Status.FAILED, b"", 2.0))
+    assert await bench.store.do(Prune(trees)) == 0  # what was archived is not what there is now
+    trees = await found(bench)
+    assert [await bench.store.do(Prune(trees)) for _ in range(2)] == [1, 1]  # said again
+    assert await left(bench) == ["newest"]
+
+
+async def test_what_is_said_of_names_is_kept_until_it_is_taken_back(bench: Bench) -> None:
+    rule = NamedKeep("a", Keep(60.0), {11: Keep(None, 5)})
+    await bench.store.do(KeepNames([NamedKeep("b", Keep()), rule]))
+    assert await bench.store.read(ListKept()) == [rule, NamedKeep("b", Keep())]
+    await bench.store.do(KeepNames([NamedKeep("a", Keep(1.0)), NamedKeep("b", None)]))
+    assert await bench.store.read(ListKept()) == [NamedKeep("a", Keep(1.0))]
+
+
+async def test_one_at_a_time_archives(timed: Bench, clock: ManualClock) -> None:
+    async def asks(holder: str) -> bool:
+        return await timed.store.do(LeaseUpkeep(holder, clock.now() + 60))
+
+    assert [await asks(holder) for holder in ("a", "b", "a")] == [True, False, True]
+    clock.move(60)
+    assert [await asks(holder) for holder in ("b", "a")] == [True, False]

@@ -22,7 +22,6 @@ from stepwell._app.settings import (
     DEFAULT_VALUE_SIZE,
     Durability,
     Lifespan,
-    Retention,
     Settings,
     checked_middleware,
     module_names,
@@ -34,6 +33,7 @@ from stepwell._app.worker import Queues, Worker, worker_options
 from stepwell._arguments import described
 from stepwell._calls import TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
+from stepwell._retention import Retention
 from stepwell_queue.clock import Clock, Ids, RandomIds, SystemClock
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
@@ -41,6 +41,7 @@ from stepwell_runtime.codec import Codec
 from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Definition, Seconds, registry
 from stepwell_runtime.middleware import Middleware
+from stepwell_runtime.retention import Archive
 
 if TYPE_CHECKING:
     from stepwell._blocking.calls import BlockingCalls
@@ -67,11 +68,12 @@ class Stepwell(
     life; None = none. `include`: the modules whose code its workers serve; None = all that is
     registered. `durability`: "full" survives power loss, "process" survives `kill -9`; None =
     "full" for a file, and for a server what that was told. `max_value_size`: bytes of one encoded
-    value. `retention`: of the runs of queues that have none of their own; None = those that ended
-    are kept. `middleware`: what surrounds every attempt of its tasks and steps, outermost first.
+    value. `retention`: of ended runs whose name and queue have none of their own; None = they are
+    kept. `middleware`: what surrounds every attempt of its tasks and steps, outermost first.
     `access`: what lets this app in to a server; None = as the environment says. `timeout`: seconds
     that a server may take to answer. `code`: the name of this build, noted with each workflow run
-    that is started; None = a fingerprint of its function. `clock` and `ids`: None = the system's.
+    that is started; None = a fingerprint of its function. `archive`: called with ended runs before
+    they are deleted; None = nothing is. `clock` and `ids`: None = the system's.
     Constructing does no I/O; `async with` opens it, and may do so again after closing.
     """
 
@@ -88,6 +90,7 @@ class Stepwell(
         access: Access | None = None,
         timeout: Seconds = 30.0,
         code: str | None = None,
+        archive: Archive | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -102,6 +105,7 @@ class Stepwell(
             access,
             timeout,
             code,
+            archive,
         )
         self._clock = SystemClock() if clock is None else clock
         self._ids = RandomIds(self._clock) if ids is None else ids
@@ -137,6 +141,7 @@ class Stepwell(
             clock=store.clock,
             ids=self._ids,
             code=self.settings.code,
+            archive=self.settings.archive,
         )
         self._loop = asyncio.get_running_loop()
         self._was_open = True

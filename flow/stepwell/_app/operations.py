@@ -10,8 +10,9 @@ from stepwell import _options as check
 from stepwell._app.queues import QueueHandle, QueueInfo, queue_infos
 from stepwell._app.views import STATUSES, History, RunInfo, RunStatus, history_of, run_info
 from stepwell._queues import Queue, name_of
+from stepwell._retention import END_STATUSES, EndStatus, named_keep
 from stepwell._signals import Signal, named
-from stepwell_queue.contract import Finding, RunFilter, Status, WorkerInfo
+from stepwell_queue.contract import EndedFilter, Finding, Keep, RunFilter, Status, WorkerInfo
 from stepwell_queue.errors import RunNotFound
 from stepwell_runtime.definitions import Seconds
 from stepwell_runtime.fitting import refuse_unfit
@@ -160,18 +161,29 @@ class Operations:
         older_than: Seconds | None = None,
         keep: int | None = None,
         queue: str | Queue | None = None,
+        name: str | None = None,
+        status: EndStatus | Sequence[EndStatus] | None = None,
     ) -> int:
         """Delete ended runs, whole trees, and return how many are gone.
 
-        Those that ended more than `older_than` seconds ago, or are not among the newest `keep`;
-        None = does not matter, but one must be given. `queue`: only what was started in it; None =
-        in any.
+        Those that ended more than `older_than` seconds ago (0 = all), or are not among the newest
+        `keep` (0 = all); None = does not matter, but one must be given. `queue`, `name`, `status`:
+        only what was started in it, is called so, ended so; None = any. A status that has a rule of
+        its own in `Retention(statuses=…)` is left to that, unless `status` names it. Raises what
+        the `archive` of the app raises.
         """
         age = check.span(older_than, "older_than")
         check.whole(keep, "keep", 0)
         if age is None and keep is None:
             raise ValueError("prune() needs older_than= (seconds) or keep=, so that not all goes")
-        return await self.engine.prune(older_than=age, keep=keep, queue=name_of(queue))
+        words: list[str] = [] if status is None else _words(status)
+        for one in words:
+            check.one_of(one, "status", END_STATUSES)
+        ended = [int(Status[one.upper()]) for one in words]
+        which = EndedFilter(name_of(queue), (), check.text(name, "name"), (), ended)
+        app = cast("Stepwell", self)
+        rest = named_keep("", app.settings.retention)
+        return await self.engine.pruning.prune(which, Keep(age, keep), rest)
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are registered, and which are alive."""
@@ -191,7 +203,11 @@ def _time(value: datetime | None, what: str) -> float | None:
 
 
 def statuses(status: str | Sequence[str]) -> list[str]:
-    words = [status] if isinstance(status, str) else list(status)
+    words = _words(status)
     for one in words:
         check.one_of(one, "status", STATUSES)
     return words
+
+
+def _words(status: str | Sequence[str]) -> list[str]:
+    return [status] if isinstance(status, str) else list(status)

@@ -12,11 +12,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepwell import _options as check
+from stepwell._retention import Retention
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
 from stepwell_runtime.child import refuse_while_importing
-from stepwell_runtime.definitions import Seconds, seconds
+from stepwell_runtime.definitions import Seconds
 from stepwell_runtime.middleware import Middleware
+from stepwell_runtime.retention import Archive
 
 if TYPE_CHECKING:
     from stepwell._app.app import Stepwell
@@ -24,30 +26,6 @@ if TYPE_CHECKING:
 Durability = Literal["full", "process"]
 Lifespan = Callable[["Stepwell"], AbstractAsyncContextManager[Any]]
 DEFAULT_VALUE_SIZE = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Retention:
-    """How long ended runs are kept; workers delete the rest, whole trees, oldest first.
-
-    `age`: seconds since the end; None = age does not matter. `count`: how many of the newest ended
-    runs stay; None = count does not matter. At least one must be given.
-    """
-
-    age: Seconds | None = None
-    count: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.age is not None:
-            object.__setattr__(self, "age", seconds(self.age, "Retention(age=…)"))
-        check.whole(self.count, "count", 0)
-        if self.age is None and self.count is None:
-            raise ValueError("Retention needs age= (seconds) or count=; without it, runs are kept")
-
-    @property
-    def age_seconds(self) -> float | None:
-        """The age in seconds."""
-        return check.span(self.age, "age")
 
 
 # Half of what one write to the store takes: a result, and what is written along with it.
@@ -66,6 +44,7 @@ class Settings:
     access: Access | None
     timeout: Seconds
     code: str | None = None
+    archive: Archive | None = None
 
     def __post_init__(self) -> None:
         store: Any = self.store
@@ -85,6 +64,10 @@ class Settings:
         retention: Any = self.retention
         if retention is not None and not isinstance(retention, Retention):
             raise TypeError(f"retention= takes Retention(age=…, count=…), not {retention!r}")
+        if self.archive is not None and not inspect.iscoroutinefunction(self.archive):
+            raise TypeError(
+                f"archive= takes an `async def` of a list of ArchivedRun, not {self.archive!r}"
+            )
         access: Any = self.access
         if access is not None and not isinstance(access, Access):
             raise TypeError(f"access= takes Access(token=…, …), not {type(access).__name__}")

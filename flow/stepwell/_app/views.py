@@ -61,6 +61,8 @@ class RunInfo:
     """Type and message of the failure; the reason, if it was cancelled, is held or stuck."""
     key: str | None = None
     """Whose limits, rates and turns in the queue it shares; None = nobody's."""
+    generation: int = 0
+    """How often it has begun anew, with `continue_as_new`."""
     code: str | None = None
     """The build, or a fingerprint of the workflow's function, with which it was started; None = a
     task, or it was not noted."""
@@ -161,6 +163,7 @@ def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
         has_code=row.has_code,
         error=None if row.status == Status.COMPLETED or not row.value else reason(row.value, codec),
         key=row.key,
+        generation=row.generation,
         code=code_of(row.options),
     )
 

@@ -163,7 +163,8 @@ class Worker:
         if for_all:
             self._scheduler = engine.schedules.scheduler(worker.chance)
         if for_all or app.settings.retention is not None:
-            self._pruning = asyncio.create_task(keep_pruned(app, app.settings.retention))
+            served = list(settings.definitions.values())
+            self._pruning = asyncio.create_task(keep_pruned(app, app.settings.retention, served))
         return self
 
     async def __aexit__(

@@ -13,18 +13,20 @@ from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
 from stepwell._app.app import Stepwell
-from stepwell._app.settings import DEFAULT_VALUE_SIZE, Durability, Lifespan, Retention
+from stepwell._app.settings import DEFAULT_VALUE_SIZE, Durability, Lifespan
 from stepwell._app.worker import Queues, Worker
 from stepwell._blocking.calls import BlockingCalls
 from stepwell._blocking.loop_thread import Held, LoopThread
 from stepwell._blocking.waiting import Work, outcome, running_loop, submit, wait_for
 from stepwell._calls import TaskCall, WorkflowCall
+from stepwell._retention import Retention
 from stepwell_queue.clock import Clock, Ids
 from stepwell_queue.errors import StepwellError
 from stepwell_queue.tcp.access import Access
 from stepwell_runtime.core.guard import refuse_in_workflow
 from stepwell_runtime.definitions import Seconds
 from stepwell_runtime.middleware import Middleware
+from stepwell_runtime.retention import Archive
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -61,6 +63,7 @@ class BlockingStepwell(BlockingCalls):
         access: Access | None = None,
         timeout: Seconds = 30.0,
         code: str | None = None,
+        archive: Archive | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class BlockingStepwell(BlockingCalls):
                 access=access,
                 timeout=timeout,
                 code=code,
+                archive=archive,
                 clock=clock,
                 ids=ids,
             )

@@ -26,6 +26,7 @@ from stepwell._blocking.waiting import Work, wait_for
 from stepwell._calls import Call, TaskCall, WorkflowCall
 from stepwell._decorated import Task, Workflow
 from stepwell._queues import Queue
+from stepwell._retention import EndStatus
 from stepwell._signals import Signal
 from stepwell._terms import StartOptions
 from stepwell_queue.contract import Finding, WorkerInfo
@@ -302,9 +303,15 @@ class BlockingCalls(
         older_than: Seconds | None = None,
         keep: int | None = None,
         queue: str | Queue | None = None,
+        name: str | None = None,
+        status: EndStatus | Sequence[EndStatus] | None = None,
     ) -> int:
         """Delete ended runs and return how many are gone; see Stepwell.prune."""
-        return self.do(lambda app: app.prune(older_than=older_than, keep=keep, queue=queue))
+        return self.do(
+            lambda app: app.prune(
+                older_than=older_than, keep=keep, queue=queue, name=name, status=status
+            )
+        )
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers that are registered, and which are alive."""

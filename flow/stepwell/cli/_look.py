@@ -1,4 +1,4 @@
-"""Commands that look at a store, and `prune`."""
+"""Commands that look at a store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from stepwell.cli._options import (
     MomentOption,
     RunArgument,
     StoreOption,
-    seconds_of,
 )
 from stepwell.cli._refusal import FOUND
 from stepwell.cli._shapes import (
@@ -40,7 +39,6 @@ def add_to(app: typer.Typer) -> None:
     app.command()(runs)
     app.command()(show)
     app.command()(workers)
-    app.command()(prune)
     app.command()(doctor)
 
 
@@ -203,37 +201,6 @@ def held_by(worker: contract.WorkerInfo) -> str:
         return str(worker.held)
     parts = [f"{count} {name}" for name, count in sorted(worker.holding.items())]
     return f"{worker.held}: {', '.join(parts)}"
-
-
-def prune(
-    store: StoreOption,
-    older_than: Annotated[
-        float | None,
-        typer.Option(
-            parser=seconds_of, metavar="SPAN", help="Those that ended so long ago: 12h, 30d, 2w."
-        ),
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option(min=0, help="All but so many of the newest ended runs.")
-    ] = None,
-    queue: Annotated[str | None, typer.Option(help="Only what was started in this queue.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete ended runs.
-
-    Whole trees go, the oldest first: children with their parent, not before it.
-    """
-    if older_than is None and keep is None:
-        raise typer.BadParameter("give --older-than or --keep, so that not all runs go")
-
-    async def work(app: Stepwell) -> int:
-        return await app.prune(older_than=older_than, keep=keep, queue=queue)
-
-    gone = in_store(store, work)
-    if as_json:
-        out.document({"deleted": gone})
-    else:
-        typer.echo(f"deleted {gone} run{'' if gone == 1 else 's'}")
 
 
 _MOST_COUNTED = 1000

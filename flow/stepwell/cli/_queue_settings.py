@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from stepwell._app.queues import QueueHandle
-from stepwell._app.settings import Retention
 from stepwell._queues import QueueChanges, Rate
+from stepwell._retention import Retention
 from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
 from stepwell.cli._options import JsonOption, QueueArgument, StoreOption, seconds_of

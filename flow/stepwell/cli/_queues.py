@@ -129,6 +129,7 @@ def limits(settings: Queue) -> list[str]:
     if kept is not None:
         said["keep-age"] = None if kept.age_seconds is None else f"{kept.age_seconds:g}s"
         said["keep-count"] = kept.count
+        said["keep-own"] = ",".join(kept.statuses or ()) or None
     return [f"{key} {value}" for key, value in said.items() if value is not None]
 
 

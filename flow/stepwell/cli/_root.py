@@ -15,6 +15,7 @@ from stepwell.cli import (
     _journals,
     _look,
     _ping,
+    _prune,
     _queues,
     _replay,
     _reports,
@@ -22,8 +23,8 @@ from stepwell.cli import (
     _server,
     _start,
     _steer,
-    _talk,
     _steer_many,
+    _talk,
     _worker,
 )
 from stepwell.cli._logs import log_to_stderr
@@ -39,6 +40,7 @@ app = typer.Typer(
 _worker.add_to(app)
 _start.add_to(app)
 _look.add_to(app)
+_prune.add_to(app)
 _reports.add_to(app)
 _journals.add_to(app)
 _replay.add_to(app)

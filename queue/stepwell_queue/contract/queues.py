@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from stepwell_queue.contract.queries import Query
+from stepwell_queue.contract.retention import Keep
 from stepwell_queue.contract.rows import Time
-from stepwell_queue.contract.verbs import Verb
+from stepwell_queue.contract.verbs import Terminal, Verb
 
 
 class RateLimit(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +32,8 @@ class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     ageing: float | None = None  # seconds of waiting that count as one step of priority
     keep_age: float | None = None  # seconds that ended runs are kept
     keep_count: int | None = None  # how many of them
+    # those that ended with this Status, instead
+    keep_statuses: Mapping[Terminal, Keep] = {}
 
     @property
     def gated(self) -> bool:
@@ -151,18 +154,6 @@ class FindRunning(Query[Sequence[str]], frozen=True, array_like=True, tag=99):
     answer: ClassVar[Any] = list[str]
     queue: str
     limit: int = 100
-
-
-class KeptSince(Query[float | None], frozen=True, array_like=True, tag=101):
-    """Answered by when the oldest of the newest `keep` ended runs without a parent ended.
-
-    nil: there are fewer. `queue` and `but` as in Prune. It reads all that have ended.
-    """
-
-    answer: ClassVar[Any] = float | None
-    keep: int
-    queue: str | None = None
-    but: Sequence[str] = ()
 
 
 class NamedSettings(msgspec.Struct, frozen=True, array_like=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -14,9 +13,11 @@ from stepwell_queue.contract import (
     CountRuns,
     EndCount,
     FindDue,
+    FindPrunable,
     FindRunning,
     KeptSince,
     ListDeadLetters,
+    ListKept,
     ListPausedNames,
     ListQueues,
     ListSchedules,
@@ -37,7 +38,7 @@ from stepwell_queue.contract import (
     RunCount,
     ScheduleHistory,
 )
-from stepwell_queue.sqlite import reads_note, reads_report, reads_schedule
+from stepwell_queue.sqlite import reads_note, reads_report, reads_retention, reads_schedule
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 
@@ -75,14 +76,6 @@ async def _find_running(reads: Reads, query: FindRunning) -> list[str]:
     ]
 
 
-async def _kept_since(reads: Reads, query: KeptSince) -> float | None:
-    if query.keep <= 0:
-        return float("inf")
-    which = (query.queue, json.dumps(list(query.but)), min(query.keep, 2**62) - 1)
-    found = await reads.rows(SQL["kept_since"], which)
-    return found[0][0] if found else None
-
-
 async def _list_paused_names(reads: Reads, query: ListPausedNames) -> list[PausedName]:
     return [PausedName(*row) for row in await reads.rows(SQL["paused_names"])]
 
@@ -99,7 +92,9 @@ _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] =
     CountRuns: _count_runs,
     CountEnds: _count_ends,
     FindRunning: _find_running,
-    KeptSince: _kept_since,
+    KeptSince: reads_retention.kept_since,
+    FindPrunable: reads_retention.find_prunable,
+    ListKept: reads_retention.list_kept,
     ListSettings: _list_settings,
     ListPausedNames: _list_paused_names,
     ListDeadLetters: reads_report.list_dead_letters,

@@ -103,7 +103,6 @@ class Context:
         self.gates: dict[str, Gate] = {}  # of queues for which something is set
         self.lengths: dict[str, int] = {}  # how many runs are ready in queues that have an end
         self.version = 0  # of the data, by which that is known
-        self.pruned: tuple[object, float] = (None, 0.0)  # by which pass, and up to which end
         self.closed: dict[int, str] = {}  # targets that are not open, each with its queue
         self.special: set[int] = set()  # those of them that stay so
         self.shut: set[int] = set()  # those of them of which nothing is claimed: paused by name

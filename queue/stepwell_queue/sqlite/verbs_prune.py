@@ -1,65 +1,62 @@
-"""Retention: whole trees of ended runs go, oldest first, in bounded passes."""
+"""Retention: trees of ended runs that a read has found go, if they still may."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
-from stepwell_queue.contract import Prune
+import msgspec
+
+from stepwell_queue.contract import EndedTree, KeepNames, LeaseUpkeep, Prune
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tx import Tx
 
-_TABLES = (
+TABLES: Final = (
     "journal", "open_ops", "inbox", "blobs", "audit", "terms", "failures", "reports", "log_lines",
     "pauses", "said", "run_values", "stream_items", "answers", "runs",
 )  # fmt: skip
+"""Those with rows of ended runs. A dependency is a row of a run that waits, so it has not ended."""
+_TREE: Final = SQL["tree"].format(must_stay=SQL["must_stay"])
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def prune(tx: Tx, verb: Prune) -> int:
-    bound = _bound(tx, verb)
-    if bound is None or verb.limit <= 0:
-        return 0
-    # What stays since its tree has not ended is passed over once, not by each pass.
-    kind, since = tx.context.pruned
-    gone = 0
-    if kind == (*_queues(verb), bound):
-        gone = _pass(tx, verb, bound, since)
-    return gone or _pass(tx, verb, bound, 0.0)
-
-
-def _pass(tx: Tx, verb: Prune, bound: float, since: float) -> int:
     gone: list[int] = []
-    which = (*_queues(verb), since, bound, tx.now, verb.limit, verb.limit)
-    for root, ended in tx.execute(SQL["prunable"], which).fetchall():
-        tree = [run for (run,) in tx.execute(SQL["tree"], (root,)).fetchall()]
-        # a tree over the limit goes alone: leaving it would stop retention for ever
-        if gone and len(gone) + len(tree) > verb.limit:
-            break
-        gone += tree
-        tx.context.pruned = ((*_queues(verb), bound), ended)
+    for tree in verb.trees:
+        gone += _still(tx, tree)
     delete(tx, gone)
-    return len(gone)
+    # Not how many were deleted just now: said again, this is answered as before.
+    roots = json.dumps([tree.run for tree in verb.trees])
+    left = {run for (run,) in tx.execute(SQL["any_of_trees"], (roots,)).fetchall()}
+    return sum([tree.size for tree in verb.trees if tree.run not in left])
+
+
+def _still(tx: Tx, tree: EndedTree) -> list[int]:
+    """Return the runs of a tree that may go, and is as it was found: it was archived like that."""
+    rows = tx.execute(_TREE, (tree.run, tx.now)).fetchall()
+    if len(rows) != tree.size or sum([fence for _, fence, _ in rows]) != tree.fences:
+        return []
+    return [] if any(stays for _, _, stays in rows) else [run for run, _, _ in rows]
 
 
 def delete(tx: Tx, runs: Sequence[int]) -> None:
     """Delete runs with all that belongs to them."""
+    if not runs:
+        return
     key = (json.dumps(runs),)
-    for table in _TABLES:
+    for table in TABLES:
         tx.execute(SQL[f"prune_{table}"], key)
 
 
-def _queues(verb: Prune) -> tuple[str | None, str]:
-    return verb.queue, json.dumps(list(verb.but))
-
-
-def _bound(tx: Tx, verb: Prune) -> float | None:
-    """Runs that ended before this time go; None = none does."""
-    bounds = [] if verb.before is None else [verb.before]
-    if verb.keep is not None:
-        if verb.keep == 0:
-            bounds.append(float("inf"))
+def keep_names(tx: Tx, verb: KeepNames) -> None:
+    for one in verb.names:
+        if one.keep is None:
+            tx.execute(SQL["drop_kept_name"], (one.name,))
         else:
-            oldest_kept = tx.one(SQL["kept_since"], (*_queues(verb), verb.keep - 1))
-            if oldest_kept is not None:
-                bounds.append(oldest_kept[0])
-    return max(bounds, default=None)
+            tx.execute(SQL["put_kept_name"], (one.name, _encode(one).decode()))
+
+
+def lease_upkeep(tx: Tx, verb: LeaseUpkeep) -> bool:
+    tx.execute(SQL["lease_upkeep"], (verb.holder, verb.until, tx.now))
+    return tx.cursor.rowcount > 0
