@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sqlite3
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,21 @@ RUNS = (
     ("parked", Status.PARKED, 1, None, 0, 0, None, NOW + 20),
     ("stuck", Status.STUCK, 1, None, 0, 0, None, None),
 )
+
+
+# Of what is here, a line is never changed: a file that has run the script would differ from others.
+SCRIPTS = {
+    "0001_initial.sql": "7a3049f075ad6de3",
+    "0002_remote_workers.sql": "f01d29ac9989ccf4",
+    "0003_queues.sql": "a13628e806f7be5e",
+    "0004_reports.sql": "b3601a0c187cb6b4",
+    "0005_schedules.sql": "4a4bdfd609210c2b",
+    "0006_worker_states.sql": "ed3825ddde814a0d",
+    "0007_steering.sql": "23a69647717da852",
+    "0008_notes.sql": "6bad60721cfd24f2",
+    "0009_long_changes.sql": "0c0058bb102b47b7",
+    "0010_retention.sql": "3208edee3c375d16",
+}
 
 
 def make_old_file(path: Path) -> None:
@@ -96,3 +113,14 @@ async def test_what_is_set_for_a_queue_holds_for_runs_of_a_file_made_before_it(
     assert set(await claimed(bench, worker)) == {"stuck", "keyed"}
     assert await bench.store.doctor() == []
     await bench.store.close()
+
+
+def test_a_script_that_files_have_run_is_never_changed_and_new_ones_come_last() -> None:
+    folder = resources.files("stepwell_queue.sqlite").joinpath("migrations")
+    scripts = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    }
+    assert scripts == SCRIPTS
+    assert [int(name[:4]) for name in sorted(scripts)] == list(range(1, len(scripts) + 1))

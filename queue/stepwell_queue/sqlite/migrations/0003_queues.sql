@@ -1,6 +1,5 @@
 -- What is set for a queue beside its runs. `declared` tells which declaration in code the settings came from, so that
--- declaring the same again leaves alone what was changed since. `gated`: there are limits among them. `heard`: the uids of
--- the last changes, as JSON, oldest first.
+-- declaring the same again leaves alone what was changed since. `gated`: there are limits among them.
 CREATE TABLE queues (
     queue TEXT PRIMARY KEY,
     paused INTEGER NOT NULL DEFAULT 0,
@@ -9,8 +8,7 @@ CREATE TABLE queues (
     settings TEXT NOT NULL DEFAULT '{}',
     gated INTEGER NOT NULL DEFAULT 0,
     declared TEXT NOT NULL DEFAULT '',
-    ageing_since REAL,
-    heard TEXT NOT NULL DEFAULT '[]'
+    ageing_since REAL
 ) STRICT;
 
 -- `open` = 0: work for it is claimed by way of the gate of its queue, which keeps to what is set for it.
