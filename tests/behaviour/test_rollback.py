@@ -505,6 +505,7 @@ async def test_a_wake_up_that_was_on_its_way_does_not_go_on_with_a_cancelled_run
 
 @workflow
 async def in_a_scope() -> str:
+    value = 0
     await book("before")
     try:
         async with rollback_scope():

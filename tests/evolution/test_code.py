@@ -40,7 +40,7 @@ async def child(number: int) -> int:
 async def test_a_workflow_run_has_the_mark_of_its_code_and_a_task_has_none(app: Stepwell) -> None:
     async with app.worker():
         assert await (await app.start(parent(), id="run")).result(timeout=LONG) == 3
-        plain = await app.start(child(2), deadline=60.0)
+        plain = await app.start(child(2).with_options(deadline=60.0))
         assert await plain.result(timeout=LONG) == 2
         await app.start_many([child(3).with_options(id="many")])
         history = await app.history("run")

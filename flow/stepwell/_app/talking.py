@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from stepwell import _options as check
 from stepwell._app.views import Audit, Event, record_event
@@ -159,10 +159,9 @@ class RunTalk:
         limit = check.span(timeout, "timeout")
         given: Any = ask
         wanted: Any = Any
-        if isinstance(given, Ask):
-            known = cast("Ask[Any, Any]", given)
-            name, wanted = known.name, known.answer
-            refuse_unfit(payload, known.question, f"question {name!r}")
+        if isinstance(ask, Ask):
+            name, wanted = ask.name, ask.answer
+            refuse_unfit(payload, ask.question, f"question {name!r}")
         elif isinstance(given, str):
             check.text(given, "ask")
             name = given

@@ -13,7 +13,9 @@ _pairs: Final = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
 _request: Final[Any] = msgspec.msgpack.Decoder(Request).decode
 _tagged: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _tag: Final = msgspec.msgpack.Decoder(int).decode
-_NAMES: Final[dict[object, str]] = {kind.__struct_config__.tag: kind.__name__ for kind in get_args(Request)}
+_NAMES: Final[dict[object, str]] = {
+    kind.__struct_config__.tag: kind.__name__ for kind in get_args(Request)
+}
 
 
 def one_by_one(body: memoryview) -> list[tuple[int, object]]:
