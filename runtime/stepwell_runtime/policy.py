@@ -80,23 +80,28 @@ def code_of(options: bytes) -> str | None:
 def forked_options(source: RunInfo) -> bytes:
     """Return the options of a fork, to whose code chance and times are those of its source."""
     stored = _decoder.decode(source.options) if source.options else StoredOptions()
-    began = source.created if stored.began is None else stored.began
+    seed, began = origin_of(source)
+    if seed is None or began is None:
+        seed, began = f"{source.id}/{source.nonce}/{source.generation}", source.created
     own_time = began if source.scheduled is None else source.scheduled
     return _encoder.encode(
         replace(
             stored,
             scheduled=own_time if stored.scheduled is None else stored.scheduled,
-            seed=stored.seed or f"{source.id}/{source.nonce}/{source.generation}",
+            seed=seed,
             began=began if source.scheduled is None else max(began, source.scheduled),
         )
     )
 
 
-def origin_of(claimed: Claimed) -> tuple[str | None, float | None]:
-    """Return the seed of chance of a forked run, and the time at which its code begins."""
-    if not claimed.options:
+def origin_of(run: Claimed | RunInfo) -> tuple[str | None, float | None]:
+    """Return the seed of chance of a forked run, and the time at which its code begins.
+
+    Both are None for another run, and for one that has continued as new since it was forked.
+    """
+    if not run.options or run.generation:
         return None, None
-    stored = _decoder.decode(claimed.options)
+    stored = _decoder.decode(run.options)
     return stored.seed, stored.began
 
 

@@ -10,6 +10,7 @@ from stepwell import (
     RunNotFound,
     Stepwell,
     compensate,
+    continue_as_new,
     current_step,
     now,
     parallel,
@@ -146,3 +147,26 @@ async def test_a_fork_that_cannot_be_is_refused(app: Stepwell) -> None:
         await app.fork("nobody", from_step="draw")
     with pytest.raises(IdConflict):
         await app.fork("source", from_step="0.0.0", id_="other")
+
+
+@workflow
+async def rounds(left: int, seen: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    seen = [*seen, (random().random(), now().timestamp())]
+    await draw("round")
+    if left:
+        continue_as_new(rounds(left - 1, seen))
+    return seen
+
+
+async def test_a_fork_that_begins_anew_does_so_with_chance_and_time_of_its_own(
+    app: Stepwell,
+) -> None:
+    async with app.worker():
+        source = await (await app.start(rounds(1, []), id="source")).result(timeout=LONG)
+        fork = await app.fork("source", from_step="draw", changes={"left": 1}, id_="fork")
+        seen = await fork.result(timeout=LONG)
+        again = await app.fork("fork", from_step="draw")
+        assert await again.result(timeout=LONG) == seen
+    assert seen[:2] == source  # up to where it was forked it is its source
+    assert seen[2][0] not in {chance for chance, _ in source}
+    assert [at for _, at in seen] == sorted({at for _, at in seen})
