@@ -9,15 +9,22 @@ import warnings
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from types import CodeType
-from typing import Any, ClassVar, Generic, Self, TypeGuard
+from typing import Any, ClassVar, Generic, Literal, Self, TypeGuard
 
 from anyio import to_thread
 from typing_extensions import TypeVar, Unpack
 
 from stepwell import _options as check
 from stepwell._queues import Queue, queue_options
-from stepwell._terms import StartOptions, checked, consistent
-from stepwell_runtime.core.commands import CallCommand, ChildCommand, Command, StepCommand
+from stepwell._terms import StartOptions, checked, consistent, parent_cancel
+from stepwell_runtime.core.commands import (
+    CallCommand,
+    ChildCommand,
+    Command,
+    JoinCommand,
+    StartCommand,
+    StepCommand,
+)
 from stepwell_runtime.definitions import (
     DEFAULT_OPTIONS,
     CallOptions,
@@ -195,12 +202,14 @@ class TaskCall(Call[R_co], ChildCommand):
         timeout: Seconds | None = None,
         deadline: Seconds | None = None,
         retry: Retry | None = None,
+        on_parent_cancel: Literal["cancel", "leave"] | None = None,
         **options: Unpack[StartOptions],
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `timeout` of one attempt and `deadline` in total are in seconds; for the others see
-        StartOptions.
+        `timeout` of one attempt and `deadline` in total are in seconds. `on_parent_cancel`: what
+        becomes of it, as a child, when what waits for it, or has started it, is cancelled; None =
+        "cancel" if it is awaited, "leave" if it is started. For the others see StartOptions.
         """
         if timeout is not None and self.definition.batch is not None:
             raise ValueError(
@@ -212,6 +221,7 @@ class TaskCall(Call[R_co], ChildCommand):
                 "timeout": check.positive_seconds(timeout, "timeout"),
                 "deadline": check.positive_seconds(deadline, "deadline"),
                 "retry": check.retry(retry),
+                "on_parent_cancel": parent_cancel(on_parent_cancel),
                 **checked(options),
             }
         )
@@ -236,14 +246,24 @@ class WorkflowCall(Call[R_co], ChildCommand):
         return (yield from await_child(self, scope))
 
     def with_options(
-        self, *, deadline: Seconds | None = None, **options: Unpack[StartOptions]
+        self,
+        *,
+        deadline: Seconds | None = None,
+        on_parent_cancel: Literal["cancel", "leave"] | None = None,
+        **options: Unpack[StartOptions],
     ) -> Self:
         """Return this call with other options; None leaves what the decorator says.
 
-        `deadline` in total is in seconds; for the others see StartOptions.
+        `deadline` in total is in seconds. `on_parent_cancel`: what becomes of it, as a child, when
+        what waits for it, or has started it, is cancelled; None = "cancel" if it is awaited,
+        "leave" if it is started. For the others see StartOptions.
         """
         changed = self.replaced(
-            {"deadline": check.positive_seconds(deadline, "deadline"), **checked(options)}
+            {
+                "deadline": check.positive_seconds(deadline, "deadline"),
+                "on_parent_cancel": parent_cancel(on_parent_cancel),
+                **checked(options),
+            }
         )
         return type(self)(self.definition, self.args, self.kwargs, consistent(changed))
 
@@ -251,9 +271,18 @@ class WorkflowCall(Call[R_co], ChildCommand):
 def await_child(call: Call[R_co], scope: WorkflowScope) -> Generator[Command, Any, R_co]:
     if scope.closing:
         scope.refuse()
+    if call.options.on_parent_cancel == "leave":
+        return (yield from _left(call).__await__())
     call.handling = sys.exception()
     result: R_co = yield call
     return result
+
+
+async def _left(call: Call[R_co]) -> R_co:
+    """Wait for a child that nobody's cancellation reaches: it is detached, and joined."""
+    id = await StartCommand(call.definition, call.args, call.kwargs, call.options)
+    found: R_co = await JoinCommand(id, call.definition.result_type)
+    return found
 
 
 async def run_plainly(call: Call[R_co], scope: JobScope | None) -> R_co:

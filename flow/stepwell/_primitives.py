@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from stepwell import _options as check
 from stepwell._arguments import described
@@ -61,18 +61,25 @@ def compensate(call: Call[Any], /) -> Undo:
 
 
 def start(
-    call: WorkflowCall[R] | TaskCall[R], /, *, id: str | None = None
+    call: WorkflowCall[R] | TaskCall[R],
+    /,
+    *,
+    id: str | None = None,
+    on_parent_cancel: Literal["cancel", "leave"] | None = None,
 ) -> Coroutine[Any, Any, ChildRun[R]]:
-    """Start a detached child, which the parent's cancel does not touch; return its handle at once.
+    """Start a detached child, and return its handle at once.
 
-    `id`: None = derived from this run and the place. Raises OutsideWorkflow; its await raises
-    IdConflict.
+    `id`: None = derived from this run and the place. `on_parent_cancel`: whether it is asked to
+    cancel ("cancel") when this run is cancelled, or goes on ("leave"); None = as the call says,
+    else "leave". Raises OutsideWorkflow; its await raises IdConflict.
     """
     enter_workflow("start()", "use `await current_app().start(…)` or `.enqueue(…)`")
     given: Any = call
     if not isinstance(given, (WorkflowCall, TaskCall)):
         raise TypeError(f"start() takes a call of a workflow or task, not {described(given)}")
-    chosen: WorkflowCall[R] | TaskCall[R] = call if id is None else call.with_options(id=id)
+    chosen: WorkflowCall[R] | TaskCall[R] = call
+    if id is not None or on_parent_cancel is not None:
+        chosen = call.with_options(id=id, on_parent_cancel=on_parent_cancel)
     chosen.hand_on()
     return _start(StartCommand(chosen.definition, chosen.args, chosen.kwargs, chosen.options))
 

@@ -13,6 +13,7 @@ from stepwell_runtime.launch import checked_id
 
 UNIQUE_WHILE = ("unended", "pending")
 AFTER_FAILED = ("fail", "start")
+ON_PARENT_CANCEL = ("cancel", "leave")
 MOST_AWAITED = 10_000
 
 
@@ -76,6 +77,15 @@ def checked(options: StartOptions) -> dict[str, Any]:
         "after": awaited(options.get("after")),
         "after_failed": _one_of(options.get("after_failed"), "after_failed", AFTER_FAILED),
     }
+
+
+def parent_cancel(
+    value: Literal["cancel", "leave"] | None,
+) -> Literal["cancel", "leave"] | None:
+    """Return what becomes of a child when its parent is cancelled. Raises ValueError."""
+    if value is not None:
+        check.one_of(value, "on_parent_cancel", ON_PARENT_CANCEL)
+    return value
 
 
 def consistent(options: CallOptions) -> CallOptions:

@@ -124,6 +124,7 @@ class CallOptions:
     replace: bool | None = None
     after: tuple[str, ...] | None = None
     after_failed: Literal["fail", "start"] | None = None
+    on_parent_cancel: Literal["cancel", "leave"] | None = None
 
 
 DEFAULT_OPTIONS = CallOptions()

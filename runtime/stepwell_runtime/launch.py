@@ -179,6 +179,11 @@ class Launcher:
         options: CallOptions,
     ) -> NewRun:
         """Return the row for a run started by a client. Raises SerializationError, ValueError."""
+        if options.on_parent_cancel is not None:
+            raise ValueError(
+                f"on_parent_cancel= is for children, and {definition.name}(…) is started as a run "
+                "of its own, which has no parent: take it away"
+            )
         ids = self._ids
         if options.id is None:
             id, digest = ids.run_id(), b""

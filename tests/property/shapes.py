@@ -256,12 +256,16 @@ async def _child(node: Node, trace: Trace) -> Any:
     return await shaped(node["node"])
 
 
+async def _left_child(node: Node, trace: Trace) -> Any:
+    return await shaped(node["node"]).with_options(on_parent_cancel="leave")
+
+
 async def _held_child(node: Node, trace: Trace) -> Any:
     return await held(node["node"])
 
 
 async def _detached(node: Node, trace: Trace) -> Any:
-    child = await start(shaped(node["node"]))
+    child = await start(shaped(node["node"]), on_parent_cancel=node.get("on_parent_cancel"))
     between = await perform(node["between"], trace)
     return [between, await child.result() if node["joined"] else None]
 
@@ -289,6 +293,7 @@ PERFORMERS: dict[str, Callable[[Node, Trace], Awaitable[Any]]] = {
     "timed": _timed,
     "chance": _chance,
     "child": _child,
+    "left child": _left_child,
     "held child": _held_child,
     "detached": _detached,
     "note": _step(lambda node: note(node["label"])),
@@ -419,9 +424,14 @@ def shapes() -> st.SearchStrategy[Node]:
     child = of_kind("child", node=_tree(endless=True))
     # Nobody cancels a detached child, so it must not wait without end.
     detached = of_kind(
-        "detached", node=_tree(endless=False), between=_tree(endless=True), joined=st.booleans()
+        "detached",
+        node=_tree(endless=False),
+        between=_tree(endless=True),
+        joined=st.booleans(),
+        on_parent_cancel=st.sampled_from(["leave", "cancel"]),
     )
-    leaves = st.one_of([*_leaves(endless=True), *_slow_leaves(), child, child, detached])
+    left = of_kind("left child", node=_tree(endless=False))
+    leaves = st.one_of([*_leaves(endless=True), *_slow_leaves(), child, child, left, detached])
     return st.recursive(
         leaves, lambda nodes: st.one_of([*_inner(nodes), _fork_at_patch(nodes)]), max_leaves=10
     )

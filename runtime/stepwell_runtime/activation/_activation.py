@@ -41,6 +41,7 @@ from stepwell_runtime.activation._work import (
 )
 from stepwell_runtime.core.branch import ENDED, OPEN, CallOp
 from stepwell_runtime.core.execution import Execution
+from stepwell_runtime.core.linked import LINKED
 from stepwell_runtime.definitions import WorkflowDefinition
 from stepwell_runtime.lag import WORKFLOW_TURN, clock, workflow_blocked
 from stepwell_runtime.log import log
@@ -424,6 +425,9 @@ class Activation:
 
     def _withdraw(self, execution: Execution) -> None:
         for op in execution.take_withdrawn():
+            if op.kind == LINKED:
+                self.journal.cancel_child(op.name)
+                continue
             work = self.works.get(op.path)
             if work is None or work.stage is RECORDED:
                 continue
@@ -438,7 +442,7 @@ class Activation:
 
     def _rest(self, execution: Execution) -> None:
         """Nothing runs and nothing is on its way: reopen, conclude, hand back, or park."""
-        if self.journal.has_notes:
+        if self.journal.has_notes or self.journal.has_cancels:
             self.journal.append(())  # what it has said stands before its end, or its wait
         elif self.retry is not None:
             if self.journal.has_changes:
@@ -454,8 +458,6 @@ class Activation:
                 self.journal.append(())
             else:
                 self.give_up(Reschedule(self.run, self.fence, None))
-        elif self.journal.has_cancels:
-            self.journal.append(())
         else:
             self._park(execution)
 

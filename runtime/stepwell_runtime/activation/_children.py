@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LARGEST_ARGUMENTS = 48 * 1024 * 1024
 """Bytes that the arguments of one child may have; a write takes little more."""
+MOST_AT_ONCE = 500
+"""Children that one write stores, so that no transaction grows with a `parallel`."""
 
 
 class Children:
@@ -86,12 +88,12 @@ class Children:
         return row
 
     def submit(self) -> None:
-        """Store the gathered children, in several writes when their arguments are large."""
+        """Store the gathered children, in several writes when they are many, or large."""
         gathered, self.gathered = self.gathered, []
         chunk: list[tuple[AnyWork, NewRun]] = []
         size = 0
         for one in gathered:
-            if size > LARGE_WRITE:
+            if size > LARGE_WRITE or len(chunk) == MOST_AT_ONCE:
                 self._store(chunk)
                 chunk, size = [], 0
             chunk.append(one)

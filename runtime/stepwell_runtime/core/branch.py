@@ -209,7 +209,10 @@ async def awaiting(awaitable: Awaitable[Any]) -> Any:
 
 def code_of(awaitable: Awaitable[Any]) -> Coroutine[Any, Any, Any] | CallCommand:
     """Return what a branch runs for something that may be awaited."""
-    if isinstance(awaitable, CallCommand) or inspect.iscoroutine(awaitable):
+    if isinstance(awaitable, CallCommand):
+        # one that is left to itself is more than one operation
+        return awaitable if awaitable.options.on_parent_cancel is None else awaiting(awaitable)
+    if inspect.iscoroutine(awaitable):
         return awaitable
     return awaiting(awaitable)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stepwell_queue.contract import Record, RecordKind
 from stepwell_runtime.core.cancelling import cancel_branch
 from stepwell_runtime.core.deadlines import deadline_passed
+from stepwell_runtime.core.linked import cancel_linked
 from stepwell_runtime.core.outcomes import after_signal, described
 from stepwell_runtime.core.rollback import begin_rollback, rerun_failed_undos
 from stepwell_runtime.errors import Diverged
@@ -64,3 +65,4 @@ def _deliver_cancel(execution: Execution, record: Record) -> None:
     if execution.cancel_name is None and execution.forward:
         execution.cancel_name, execution.cancel_reason = record.name, record.value
         cancel_branch(execution, execution.main)
+        cancel_linked(execution)

@@ -32,6 +32,7 @@ from stepwell_runtime.core.discard import close_all, is_over
 from stepwell_runtime.core.groups import branch_of_group_ended, open_group
 from stepwell_runtime.core.guard import GuardLoop, foreign_await
 from stepwell_runtime.core.inbound import DetachedChildren, Signals
+from stepwell_runtime.core.linked import link
 from stepwell_runtime.core.marks import Marks
 from stepwell_runtime.core.outcomes import (
     FITTING,
@@ -84,6 +85,7 @@ class Execution:
         "failure",
         "generators",
         "guard",
+        "linked",
         "live",
         "main",
         "main_outcome",
@@ -142,6 +144,7 @@ class Execution:
         self._ready: deque[tuple[Branch, Any, BaseException | None]] | None = None
         self._signals: Signals | None = None
         self._detached: DetachedChildren | None = None
+        self.linked: list[str] | None = None  # detached children that are cancelled with the run
         self._talk: Talk | None = None
         self.said: Talk | None = None  # set while something said waits to be written
         self._failures: deque[tuple[int, BaseException]] | None = None
@@ -300,6 +303,8 @@ class Execution:
         if kind == RecordKind.STARTED:
             child_id = record.value.decode()
             self.detached().started(child_id)
+            if isinstance(op, CallOp) and op.options.on_parent_cancel == "cancel":
+                link(self, child_id)
             return child_id, None
         if kind == RecordKind.STEP_CUT:
             return None, Cancelled()
@@ -348,6 +353,11 @@ class Execution:
         """Put a call on the undo stack, with its arguments as they are now."""
         if self.rolling_back:
             return Undo(self.codec, call, 0)
+        if call.options.on_parent_cancel is not None:
+            raise ValueError(
+                f"on_parent_cancel= is for children, and {call.definition.name}(…) is an undo, "
+                "which no cancellation interrupts: take it away"
+            )
         undo, scope = self.undo_stack().register(self.codec, call), home(branch.scope)
         undo.since = self.seq
         if scope is not None:
