@@ -6,26 +6,38 @@ workflows, in `ENDED` or `LIVE`, and are in the files from then on.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from stepwell import (
+    Ask,
+    DeadlineExceeded,
     Retry,
     Signal,
+    WorkflowCall,
     compensate,
+    continue_as_new,
     current_app,
     current_run,
     current_step,
+    deadline,
+    emit,
     now,
     parallel,
+    patched,
     race,
     random,
+    rollback_scope,
+    set_value,
     sleep,
     start,
     step,
     task,
     uuid4,
+    wait_for_ask,
     wait_for_signal,
     workflow,
 )
@@ -44,7 +56,9 @@ class Lost(Exception):
 
 
 found = Signal("found", Parcel)
+later = Signal("later", int)
 PARCEL = Parcel("p-1", Decimal("1.50"))
+approve = Ask("approve", Parcel, bool)
 
 
 @step
@@ -233,20 +247,130 @@ async def rolls_back(id: str) -> None:
     await lose(PARCEL)
 
 
-ENDED = {
+@step
+async def weigh_aloud(id: str) -> Parcel:
+    emit("scales", 1)
+    emit("scales", PARCEL)
+    return Parcel(id, Decimal("1.50"))
+
+
+@workflow(name="journals says and answers")
+async def says(id: str) -> list[Any]:
+    seen: list[Any] = [patched("weighs aloud")]
+    set_value("where", "on the scales")
+    parcel = await weigh_aloud(id)
+    emit("parcels", parcel)
+    emit("parcels", "that was all")
+    seen.append(await race(sleep(0.001), late()))
+    try:
+        async with rollback_scope():
+            await reserve(parcel)
+            await lose(parcel)
+    except Lost as lost:
+        seen.append(lost.where)
+    try:
+        async with deadline(0.001):
+            await sleep(3600)
+    except DeadlineExceeded:
+        seen.append("too late")
+    first = await wait_for_ask(approve)
+    first.answer(True)
+    second = await wait_for_ask(approve)
+    second.refuse("once is enough")
+    set_value("where", "at home")
+    return [*seen, first.payload, second.payload]
+
+
+@workflow(name="journals begins anew")
+async def begins_anew(id: str, left: int = 2) -> list[Any]:
+    parcel = await wait_for_signal(found)
+    emit("goes", left)
+    set_value("left", left)
+    if left:
+        await sleep(0)
+        continue_as_new(begins_anew(id, left - 1))
+    return [parcel, await wait_for_signal(later, timeout=0, default=None), random().random()]
+
+
+@workflow(name="journals talks")
+async def talks(id: str) -> list[Any]:
+    seen: list[Any] = [patched("talks more")]
+    set_value("where", "in talks")
+    await weigh_aloud(id)
+    emit("parcels", PARCEL)
+    first = await wait_for_ask(approve)
+    first.answer(False)
+    async with deadline(1e9), rollback_scope():
+        await reserve(PARCEL)
+        seen += await parallel(wait_for_signal(found, timeout=1e9), asked(), small_wait(id))
+    emit("parcels", "that was all")
+    return seen
+
+
+async def asked() -> Parcel:
+    question = await wait_for_ask(approve, timeout=1e9)
+    question.answer(True)
+    return question.payload
+
+
+astray: set[str] = set()
+"""Runs whose code is another one, as after a deploy of code that does not fit."""
+
+
+@workflow(name="journals gets stuck")
+async def gets_stuck(id: str) -> Parcel:
+    if id in astray:
+        await sleep(3600)
+    await weigh(id)
+    return await wait_for_signal(found)
+
+
+held_up: dict[str, asyncio.Event] = {}
+"""Makes a step of such a run take until its event is set; absent = no time at all."""
+
+
+@step
+async def takes_long(id: str) -> str:
+    if id in held_up:
+        await held_up[id].wait()
+    return id
+
+
+@workflow(name="journals takes long")
+async def is_running(id: str) -> str:
+    await weigh(id)
+    return await takes_long(id)
+
+
+Flow: TypeAlias = Callable[[str], WorkflowCall[Any]]
+
+ENDED: dict[str, Flow] = {
     "well": goes_well,
     "wrong": goes_wrong,
     "cancelled": is_cancelled,
     "mended": is_mended,
     "two goes": undoes_in_two_goes,
     "deadline": has_a_deadline,
+    "says": says,
+    "anew": begins_anew,
+    "terminated": asks,
+    "rolled back": is_held,
+    "expired": asks,
+    "half undone": undoes_in_two_goes,
 }
-LIVE = {
+LIVE: dict[str, Flow] = {
     "asks": asks,
     "sleeps": sleeps,
     "retries": retries,
     "others": waits_for_others,
     "held": is_held,
     "rolls back": rolls_back,
+    "talks": talks,
+    "anew too": begins_anew,
+    "paused": asks,
+    "stuck": gets_stuck,
 }
 """By the ids of their runs."""
+RUNNING: dict[str, Flow] = {"running": is_running}
+UNCLAIMED: dict[str, Flow] = {"ready": asks, "scheduled": asks}
+"""Live ones that no worker has, or that one is about."""
