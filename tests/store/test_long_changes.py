@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stepwell_queue import CancelRun, Finish, RandomIds, StartMany, Status, Terms
-from stepwell_queue.contract import QueueSettings, SetQueue
-from stepwell_queue.sqlite import ageing, dependents
+from stepwell_queue import (
+    Append,
+    Ask,
+    CancelRun,
+    Finish,
+    RandomIds,
+    RequestRefused,
+    Start,
+    StartMany,
+    Status,
+    Terms,
+)
+from stepwell_queue.contract import QueueSettings, SetQueue, Terminate
+from stepwell_queue.sqlite import ageing, dependents, verbs_steer
 from stepwell_queue.sqlite.store import SqliteStore, open_sqlite
 from tests.store.kit import TASK, Bench, ManualClock
 
@@ -118,5 +130,49 @@ async def test_those_who_fail_by_one_end_and_those_behind_them_fail_in_passes_wi
         assert (ended.status, ended.value) == (Status.FAILED, b"f" * size)
         ended = await bench.store.wait_ended(f"behind-{number}")
         assert (ended.status, ended.value) == (Status.FAILED, b"behind")
+    assert await bench.store.doctor() == []
+    await bench.store.close()
+
+
+async def test_no_run_goes_on_while_its_end_is_told_so_that_nobody_new_hears_of_that_end(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependents, "AT_ONCE", 10)
+    bench = await opened(path, clock)
+    await waiting(bench, 35, failures=[b"f"])
+    session = await bench.session()
+    run = await bench.claim_one(session)
+    again = Ask("first", "u", "requeue", "", "", clock.now())
+    end = Finish(run.run, run.fence, Status.FAILED, b"boom", clock.now())
+    ending = asyncio.create_task(bench.store.do(end))
+    with pytest.raises(RequestRefused, match="not all that wait for its end know it"):
+        await bench.store.do(again)
+    await ending
+    await asyncio.gather(*(bench.store.wait_ended(f"then-{number}") for number in range(35)))
+    assert await bench.store.do(again) == Status.READY
+    await bench.store.do(Start(bench.new("late", terms=Terms(after=["first"], failures=[b"f"]))))
+    await bench.claim_one(session)
+    assert await bench.status("late") == "scheduled"
+    assert await bench.store.doctor() == []
+    await bench.store.close()
+
+
+async def test_many_that_are_terminated_at_once_share_what_one_transaction_ends(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs_steer, "MOST_TERMINATED", 4)
+    bench = await opened(path, clock)
+    session = await bench.session()
+    for id in "abc":
+        run = await bench.claimed(session, id)
+        children = [(f"{n}", bench.new(f"{id}{n}")) for n in range(3)]
+        await bench.store.do(Append(run.run, run.fence, children=children))
+        assert len((await bench.claim(session)).runs) == 3
+    verbs = [Terminate(id, "u", b"", clock.now()) for id in "abc"]
+    more: list[list[bool]] = []
+    while not more or any(more[-1]):
+        answers = await asyncio.gather(*map(bench.store.do, verbs))
+        more.append([answer.more for answer in answers])
+    assert more == [[False, True, True], [False, False, True], [False, False, False]]
     assert await bench.store.doctor() == []
     await bench.store.close()

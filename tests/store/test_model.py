@@ -22,19 +22,23 @@ from hypothesis.stateful import (
 
 from stepwell_queue import (
     Append,
+    Ask,
     CancelRun,
     Finish,
+    RequestRefused,
     Reschedule,
     RunEnded,
     RunNotFound,
     Session,
+    Settle,
     StaleFence,
     Status,
 )
+from stepwell_queue.contract import Terminate
 from tests.store.kit import Bench, ManualClock, open_bench
 
 T = TypeVar("T")
-IDS = st.sampled_from(["a", "b", "c", "d"])
+IDS = st.sampled_from(["a", "b"])
 
 
 @dataclass
@@ -47,9 +51,39 @@ class Model:
     due: float | None = None
     journal: int = 0
     inbox: list[str] = field(default_factory=list[str])
+    before: tuple[Status, float | None] | None = None  # it was paused
 
     def ready(self) -> None:
         self.status, self.due = Status.READY, None
+
+    def asked(self, what: str) -> bool:
+        return any(uid.startswith(what) for uid in self.inbox)
+
+    def forget_pause(self) -> None:
+        self.inbox = [uid for uid in self.inbox if not uid.startswith("pause")]
+
+    def rest(self, status: Status, due: float | None = None) -> None:
+        """Its worker lets go of it, and it goes on later unless it is to pause."""
+        if self.asked("pause"):
+            self.pause(status, due)
+        else:
+            self.status, self.due = status, due
+
+    def pause(self, status: Status, due: float | None) -> None:
+        self.forget_pause()
+        self.before, self.status, self.due = (status, due), Status.PAUSED, None
+
+    def resume(self, now: float) -> None:
+        self.forget_pause()
+        if self.status != Status.PAUSED:
+            return
+        assert self.before is not None
+        (status, due), self.before = self.before, None
+        if status == Status.PARKED and self.inbox:
+            status = Status.READY
+        if status == Status.SCHEDULED and (due is None or due <= now):
+            status = Status.READY
+        self.status, self.due = status, None if status == Status.READY else due
 
 
 class Lives(RuleBasedStateMachine):
@@ -143,7 +177,10 @@ class Lives(RuleBasedStateMachine):
         due = None if delay is None else self.clock.now() + delay
         rows = self.do(self.bench.park(model.run, model.fence, due))
         assert [row.uid for row in rows] == model.inbox
-        if rows:
+        if model.asked("pause"):
+            self.do(self.bench.store.do(Reschedule(model.run, model.fence, None)))
+            model.rest(Status.READY)
+        elif rows:
             taken = rows[0]
             record = self.bench.record(model.journal, "", kind=3)
             verb = Append(model.run, model.fence, [record], absorbed=[taken.id])
@@ -154,15 +191,19 @@ class Lives(RuleBasedStateMachine):
             model.status, model.due = Status.PARKED, due
 
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), fence=st.integers(1, 3))
-    def finish(self, data: st.DataObject, fence: int) -> None:
+    @rule(
+        data=st.data(),
+        fence=st.integers(1, 3),
+        status=st.sampled_from([Status.COMPLETED, Status.FAILED]),
+    )
+    def finish(self, data: st.DataObject, fence: int, status: Status) -> None:
         id = data.draw(st.sampled_from(sorted(self.runs)))
         model = self.runs[id]
         self.uids += 1
         value = str(self.uids).encode()
-        verb = Finish(model.run, fence, Status.COMPLETED, value, self.clock.now())
+        verb = Finish(model.run, fence, status, value, self.clock.now())
         if self.attempt(id, fence, self.bench.store.do(verb)):
-            model.status = Status.COMPLETED
+            model.status = status
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), delay=st.sampled_from([None, 4.0]))
@@ -173,9 +214,78 @@ class Lives(RuleBasedStateMachine):
             return
         due = None if delay is None else self.clock.now() + delay
         self.do(self.bench.store.do(Reschedule(model.run, model.fence, due)))
-        model.ready()
-        if due is not None and not any(uid.startswith("cancel") for uid in model.inbox):
-            model.status, model.due = Status.SCHEDULED, due
+        if due is None or model.asked("cancel"):
+            model.rest(Status.READY)
+        else:
+            model.rest(Status.SCHEDULED, due)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), status=st.sampled_from([Status.HELD, Status.STUCK]))
+    def settle(self, data: st.DataObject, status: Status) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        if model.status != Status.RUNNING:
+            return
+        self.do(self.bench.store.do(Settle(model.run, model.fence, status, b"")))
+        model.status = status
+        if status == Status.HELD and model.asked("cancel"):
+            model.ready()
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), action=st.sampled_from(["pause", "resume", "retry"]))
+    def ask(self, data: st.DataObject, action: str) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        self.uids += 1
+        uid = f"{action}-{self.uids}"
+        verb = Ask(id, uid, action, "", "", self.clock.now())
+        stands = model.status
+        try:
+            answer = self.do(self.bench.store.do(verb))
+        except RequestRefused:
+            assert not self.may(model, action)
+            return
+        assert self.may(model, action)
+        if action == "pause" and stands == Status.RUNNING:
+            if not model.asked("pause"):
+                model.inbox.append(uid)
+        elif action == "pause" and stands != Status.PAUSED:
+            model.pause(stands, model.due)
+        elif action == "resume" and stands in (Status.RUNNING, Status.PAUSED):
+            model.resume(self.clock.now())
+        elif action != "pause":
+            model.forget_pause()
+            model.ready()
+            model.fence += stands.terminal
+            model.inbox += [uid] if action == "retry" else []
+        assert answer == model.status
+        assert self.do(self.bench.store.do(verb)) == model.status
+
+    def may(self, model: Model, action: str) -> bool:
+        status = model.status
+        if action == "pause":
+            resting = status.terminal or status in (Status.HELD, Status.STUCK)
+            return not resting and not model.asked("cancel")
+        if action == "resume":
+            return status in (Status.STUCK, Status.PAUSED) or (
+                status == Status.RUNNING and model.asked("pause")
+            )
+        return status in (Status.HELD, Status.FAILED)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def terminate(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.runs)))
+        model = self.runs[id]
+        self.uids += 1
+        verb = Terminate(id, f"terminate-{self.uids}", b"", self.clock.now())
+        answer = self.do(self.bench.store.do(verb))
+        if not model.status.terminal:
+            model.status, model.due, model.before = Status.TERMINATED, None, None
+            model.fence += 1
+            model.forget_pause()
+        assert (answer.status, answer.more) == (model.status, False)
+        assert self.do(self.bench.store.do(verb)) == answer
 
     @rule(id=IDS)
     def signal(self, id: str) -> None:
@@ -202,11 +312,13 @@ class Lives(RuleBasedStateMachine):
         status = self.do(self.bench.store.do(CancelRun(id, uid, b"", self.clock.now())))
         if not model.status.terminal:
             if model.fence == 0:
-                model.status, model.due = Status.CANCELLED, None
+                model.status, model.due, model.before = Status.CANCELLED, None, None
             else:
+                model.forget_pause()
                 model.inbox.append(uid)
-                if model.status in (Status.PARKED, Status.SCHEDULED):
+                if model.status in (Status.PARKED, Status.SCHEDULED, Status.PAUSED, Status.HELD):
                     model.ready()
+                    model.before = None
         assert status == model.status
 
     @rule(seconds=st.sampled_from([1.0, 4.0]))
@@ -220,10 +332,14 @@ class Lives(RuleBasedStateMachine):
         self.started = self.bench.count
         self.do(self.bench.store.close())
         for model in self.runs.values():
-            if model.status == Status.RUNNING:
-                model.ready()
+            if model.status in (Status.RUNNING, Status.STUCK):
+                model.rest(Status.READY)  # the new worker may have code for what is stuck
         self.do(self.open())
         self.promote()
+
+    @invariant()
+    def nothing_is_wrong(self) -> None:
+        assert self.do(self.bench.store.doctor()) == []
 
     @invariant()
     def the_store_is_as_the_model_says(self) -> None:

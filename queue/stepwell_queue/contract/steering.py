@@ -24,9 +24,9 @@ class Terminate(Verb[Terminated], frozen=True, array_like=True, tag=88, gc=False
     """End a run at once, TERMINATED, whatever it is about; no undo runs.
 
     So do the runs that it waits for (children, and steps on other queues) and theirs, at most 1,000
-    in one go; detached ones go on. Whoever executes one of them loses it. `value`: the reason, for
-    who waits for its end. Said again it goes on with those that are left. One that has ended
-    otherwise stays as it is. Raises RunNotFound, RequestRefused (of a step).
+    in one transaction, whoever said it; detached ones go on. Whoever executes one of them loses it.
+    `value`: the reason, for who waits for its end. Said again it goes on with those that are left.
+    One that has ended otherwise stays as it is. Raises RunNotFound, RequestRefused (of a step).
     """
 
     id: str

@@ -101,8 +101,9 @@ class Ask(Verb[int], frozen=True, array_like=True, tag=5, gc=False):
     (PAUSED at once; a RUNNING run when its worker gives up the claim, of which inbox PAUSE tells
     it), "requeue" (of a FAILED task, a dead letter: ready, with no failures and crashes counted,
     its deadline as far off as it was at first, and what it was sent forgotten).
-    Leaving a terminal status is refused if the parent absorbed the outcome, or if another run has
-    its unique key by now; it also raises the fence.
+    Leaving a terminal status is refused if the parent absorbed the outcome, if another run has its
+    unique key by now, and while very many who wait for its end are still told of it; it also raises
+    the fence.
     """
 
     id: str

@@ -21,6 +21,7 @@ _DROP_ALL_OF, _AWAITED, _UNTOLD = (
     SQL["drop_dependencies_of"], SQL["which_are_awaited"], SQL["untold_ends"],
 )  # fmt: skip
 _PUT_UNTOLD, _DROP_UNTOLD = SQL["put_untold_end"], SQL["drop_untold_end"]
+_IS_UNTOLD: Final = SQL["end_is_untold"]
 _DROP_PAUSE, _DROP_PAUSES = SQL["drop_pause"], SQL["drop_pauses"]
 _COMPLETED: Final = int(Status.COMPLETED)
 _FAILED: Final = int(Status.FAILED)
@@ -58,6 +59,11 @@ def go_on(tx: Tx) -> bool:
     tx.execute(_DROP_UNTOLD, (untold[0],))
     release(tx, *untold)
     return tx.one(_UNTOLD) is not None
+
+
+def is_untold(tx: Tx, run: int) -> bool:
+    """Whether not all have been told yet how a run ended."""
+    return tx.one(_IS_UNTOLD, (run,)) is not None
 
 
 def give_up(tx: Tx, run: int) -> None:

@@ -14,6 +14,7 @@ _CANCEL, _CHILD_OF, _STANDING = SQL["cancel_unclaimed"], SQL["child_of"], SQL["p
 _READY = SQL["make_ready"]
 _SCHEDULED, _RUNNING, _PARKED = int(Status.SCHEDULED), int(Status.RUNNING), int(Status.PARKED)
 _PAUSED = int(Status.PAUSED)
+_MAY_BE_TO_PAUSE = (_RUNNING, _PAUSED, int(Status.HELD), int(Status.STUCK))
 _CANCELS = int(InboxKind.CANCEL)
 
 
@@ -70,7 +71,7 @@ def cancel(tx: Tx, run: int, uid: str, reason: bytes, at: float) -> int:
             if parent is not None:
                 child_ended(tx, run, parent, Status.CANCELLED, reason, at)
             return int(Status.CANCELLED)
-    if status in (_RUNNING, _PAUSED):
+    if status in _MAY_BE_TO_PAUSE:
         end_pause(tx, run)
     told = tell(tx, run, InboxKind.CANCEL, uid, "cancel", "", 0, reason, at)
     if told and status == Status.HELD:

@@ -157,7 +157,7 @@ class Tx:
 
     __slots__ = (
         "_saved", "context", "cursor", "effects", "execute", "executemany", "lengths",
-        "lengths_read", "monotonic", "now",
+        "lengths_read", "monotonic", "now", "terminated",
     )  # fmt: skip
 
     def __init__(self, cursor: sqlite3.Cursor, context: Context) -> None:
@@ -167,6 +167,7 @@ class Tx:
         self.monotonic = time.monotonic()
         self.effects = Effects()
         self._saved = (0, 0, 0)
+        self.terminated = 0  # runs that were ended because others were
         self.lengths = context.lengths
         self.lengths_read = False  # whether they are known to be those of this transaction
 

@@ -18,6 +18,7 @@ from stepwell_queue.contract import (
     Status,
 )
 from stepwell_queue.errors import RequestRefused, RunEnded, RunNotFound, StepwellError
+from stepwell_queue.sqlite.dependents import is_untold
 from stepwell_queue.sqlite.pauses import resume
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel, tell
@@ -142,6 +143,8 @@ def ask(tx: Tx, verb: Ask) -> int:
     if verb.action == "pause" or found.status in _PAUSABLE:
         return _pause_or_resume(tx, verb, found)
     if found.status >= Status.COMPLETED:
+        if is_untold(tx, found.run):
+            _refuse(verb, found, "not all that wait for its end know it: try again in a moment")
         _refuse_second_holder(tx, verb, found)
         _take_back(tx, verb, found)
         tx.execute(_HOLD_AGAIN, (found.run,))

@@ -32,7 +32,7 @@ _TERMINATED: Final = int(Status.TERMINATED)
 REMEMBERED: Final = 32
 """How many of the last changes of a name are known when they are said again."""
 MOST_TERMINATED: Final = 1000
-"""Runs that are ended in one transaction beside that which was named."""
+"""Runs that are ended in one transaction beside those which were named."""
 
 
 def terminate(tx: Tx, verb: Terminate) -> Terminated:
@@ -48,12 +48,14 @@ def terminate(tx: Tx, verb: Terminate) -> Terminated:
         )
     if status != _TERMINATED:
         _end(tx, verb, run, verb.reason)
-    below = tx.execute(_BELOW, (run, MOST_TERMINATED + 1)).fetchall()
+    room = MOST_TERMINATED - tx.terminated
+    below = tx.execute(_BELOW, (run, room + 1)).fetchall()
     because = f"run {verb.id!r}, which waited for it, was terminated"
     why = f"{because}: {verb.reason}" if verb.reason else because
-    for (child,) in below[:MOST_TERMINATED]:
+    for (child,) in below[:room]:
         _end(tx, verb, child, why)
-    return Terminated(_TERMINATED, len(below) > MOST_TERMINATED)
+    tx.terminated += min(len(below), room)
+    return Terminated(_TERMINATED, len(below) > room)
 
 
 def _end(tx: Tx, verb: Terminate, run: int, why: str) -> None:

@@ -131,7 +131,8 @@ def try_stuck(tx: Tx, targets: Mapping[int, Target]) -> None:
     for run, target in tx.execute(_STUCK).fetchall():
         if target in targets:
             tx.execute(_TRY_STUCK, (tx.now, run))
-            tx.made_ready(target)
+            if not pause_if_asked(tx, run):
+                tx.made_ready(target)
 
 
 def release(tx: Tx, verb: Release) -> None:

@@ -110,6 +110,9 @@ ON CONFLICT (run, needs) DO UPDATE SET anyhow = excluded.anyhow
 -- name: untold_ends
 SELECT needs, anyhow FROM dependencies WHERE run = 0 LIMIT 1
 
+-- name: end_is_untold
+SELECT 1 FROM dependencies WHERE run = 0 AND needs = ?
+
 -- name: drop_untold_end
 DELETE FROM dependencies WHERE run = 0 AND needs = ?
 
