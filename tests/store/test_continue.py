@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from stepwell_queue import Append, InboxKind, OpenOp, StaleFence
+from stepwell_queue import (
+    Append,
+    Ask,
+    Finish,
+    InboxKind,
+    OpenOp,
+    RequestRefused,
+    SendSignal,
+    StaleFence,
+    Status,
+)
 from stepwell_queue.contract import Continue
 from tests.store.kit import Bench
 
@@ -56,3 +68,25 @@ async def test_an_endless_run_takes_no_more_room_with_each_generation(bench: Ben
         assert history.run.generation == generation
         sizes.append((len(history.journal), len(history.inbox)))
     assert sizes == [(0, 0)] * 3
+
+
+async def test_an_outcome_that_an_earlier_generation_has_taken_stays_taken_though_forgotten(
+    bench: Bench,
+) -> None:
+    session = await bench.session()
+    run = await bench.claimed(session, "run")
+    child = ("0", bench.new("child"))
+    await bench.store.do(Append(run.run, 1, [bench.record(0, "1")], children=[child]))
+    ended = await bench.claim_one(session)
+    now = bench.clock.now()
+    await bench.store.do(Finish(ended.run, 1, Status.FAILED, b"", now, parent=run.run))
+    signals = [SendSignal("run", f"{number}", "go", b"", now) for number in range(1001)]
+    await asyncio.gather(*map(bench.store.do, signals))
+    history = await bench.store.history("run")
+    assert history is not None
+    absorbed = [row.id for row in history.inbox]
+    await bench.store.do(Append(run.run, 1, [bench.record(1)], absorbed=absorbed))
+    await bench.store.do(Continue(run.run, 1, b"", [], now))
+    assert await bench.store.doctor() == []
+    with pytest.raises(RequestRefused, match="has taken its outcome"):
+        await bench.store.do(Ask("child", "u", "retry", "", "", now))

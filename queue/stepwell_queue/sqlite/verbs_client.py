@@ -223,11 +223,11 @@ def _take_back(tx: Tx, verb: Ask, found: _Address) -> None:
     if found.parent is None:
         return
     told = tx.one(_TOLD, (found.parent, found.id))
-    if told is None:
-        return
-    if told[0]:
-        _refuse(verb, found, "its parent has taken its outcome already")
     parent = tx.one(SQL["where_held"], (found.parent,))
+    if told is None and (parent is None or parent[0] >= _COMPLETED):
+        return  # it had ended before, so nobody told it
+    if told is None or told[0]:  # a run that has continued as new forgets what it has taken
+        _refuse(verb, found, "its parent has taken its outcome already")
     if parent[0] == Status.RUNNING:
         _refuse(verb, found, "its parent is taking its outcome just now")
     tx.execute(_FORGET, (found.parent, found.id))

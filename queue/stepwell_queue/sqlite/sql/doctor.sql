@@ -82,6 +82,7 @@ SELECT r.id, 'waits for child ' || c.id || ', which has ended without telling it
 FROM runs r JOIN runs c ON c.parent = r.run
 WHERE r.status < 10 AND c.status >= 10 AND c.parent_path <> '' AND NOT EXISTS (
     SELECT 1 FROM inbox i WHERE i.run = r.run AND i.uid = c.id)
+    AND NOT (r.generation > 0 AND c.ended <= r.scheduled) -- a generation before has taken that, and it may be forgotten
 UNION ALL
 SELECT c.id, 'its parent is gone' FROM runs c
 WHERE c.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run = c.parent)
