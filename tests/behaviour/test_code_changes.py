@@ -235,6 +235,21 @@ async def test_a_signal_to_a_stuck_run_is_kept_for_the_code_that_fits(app: Stepw
         assert await app.get("run").result(timeout=LONG) == "original 7"
 
 
+async def test_a_run_that_goes_on_no_longer_says_why_it_was_stuck(app: Stepwell) -> None:
+    await parked(app, original)
+    deploy(swapped)
+    async with app.worker():
+        await app.signal("run", "noise")
+        with pytest.raises(RunStuck):
+            await app.get("run").result(timeout=LONG)
+    assert "journal has" in ((await app.info("run")).error or "")
+    deploy(original)
+    async with app.worker() as worker:
+        await worker.drain()
+    info = await app.info("run")
+    assert (info.status, info.error) == ("parked", None)
+
+
 async def test_a_stuck_run_can_be_cancelled_once_its_code_fits(app: Stepwell) -> None:
     await parked(app, original)
     deploy(swapped)

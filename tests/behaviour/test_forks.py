@@ -129,7 +129,7 @@ async def test_a_run_that_has_not_ended_is_forked_as_it_stands(app: Stepwell) ->
     async with app.worker():
         run = await app.start(order("first"), id="source")
         await run.result(timeout=LONG)
-        fork = await app.fork("source", from_step="ship", id_="fork")
+        fork = await app.fork("source", from_step="ship", id="fork")
         await fork.pause()
         child = await app.fork("fork", from_step="1")
         assert (await child.result(timeout=LONG))[3] == "shipped"
@@ -146,7 +146,7 @@ async def test_a_fork_that_cannot_be_is_refused(app: Stepwell) -> None:
     with pytest.raises(RunNotFound):
         await app.fork("nobody", from_step="draw")
     with pytest.raises(IdConflict):
-        await app.fork("source", from_step="0.0.0", id_="other")
+        await app.fork("source", from_step="0.0.0", id="other")
 
 
 @workflow
@@ -163,7 +163,7 @@ async def test_a_fork_that_begins_anew_does_so_with_chance_and_time_of_its_own(
 ) -> None:
     async with app.worker():
         source = await (await app.start(rounds(1, []), id="source")).result(timeout=LONG)
-        fork = await app.fork("source", from_step="draw", changes={"left": 1}, id_="fork")
+        fork = await app.fork("source", from_step="draw", changes={"left": 1}, id="fork")
         seen = await fork.result(timeout=LONG)
         again = await app.fork("fork", from_step="draw")
         assert await again.result(timeout=LONG) == seen

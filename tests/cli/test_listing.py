@@ -14,7 +14,7 @@ from tests.cli.conftest import RUNS, Cli
 RUN_KEYS = {
     "id", "kind", "name", "version", "queue", "status", "rollback", "waiting", "attempts",
     "crashes", "priority", "created_at", "started_at", "ended_at", "due_at", "deadline_at",
-    "parent_id", "has_code", "error", "key",
+    "parent_id", "has_code", "error", "key", "generation", "code",
 }  # fmt: skip
 
 
@@ -152,6 +152,41 @@ def test_prune_deletes_ended_runs_and_says_how_many(cli: Cli, address: str) -> N
     assert gone == {"deleted": len(set(ended) - left)}
     assert gone["deleted"] >= 1
     assert "held" in left
+
+
+def test_prune_chooses_by_name_and_status(cli: Cli, address: str) -> None:
+    options = ("prune", "--store", address, "--older-than", "0s")
+    assert cli(*options, "--name", "shop_hold").stdout == "deleted 0 runs\n"
+    cancelled = cli(*options, "--name", "shop_approve", "--status", "cancelled")
+    assert cancelled.stdout == "deleted 1 run\n"
+    refused = cli(*options, "--status", "parked")
+    assert refused.code == 2
+    assert "'parked' is not one of completed, failed" in refused.stderr
+
+
+ARCHIVING = """
+from asyncio import to_thread
+from collections.abc import Sequence
+from pathlib import Path
+from stepwell import ArchivedRun, Stepwell
+
+async def archive(runs: Sequence[ArchivedRun]) -> None:
+    [run] = runs
+    await to_thread(Path("archive.jsonl").write_bytes, run.document)
+
+app = Stepwell("elsewhere.db", archive=archive)
+"""
+
+
+def test_prune_archives_by_the_app_of_a_module(cli: Cli, address: str, tmp_path: Path) -> None:
+    (tmp_path / "shop_archive.py").write_text(ARCHIVING)
+    options = ("prune", "--module", "shop_archive:app", "--older-than", "0s")
+    gone = cli(*options, "--store", address, "--status", "cancelled", "--json").json
+    assert gone == {"deleted": 1}
+    imported = cli("import", "archive.jsonl", "--store", "another.db", "--json").json
+    assert imported == {"imported": ["cancelled"]}
+    without = cli("prune", "--older-than", "0s")
+    assert (without.code, "Missing option '--store'" in without.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("span", ["soon", "-1d", "1y", ""])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.cli.conftest import Cli
 
+MODULE = "tests.cli.shop"
+
 
 def test_a_terminated_run_has_who_and_why_and_it_is_said_that_no_undo_ran(
     cli: Cli, address: str
@@ -29,6 +31,7 @@ def test_all_that_fit_are_steered_after_a_confirmation(cli: Cli, address: str) -
     all_parked = ("pause", "--all", "--status", "parked", "--store", address)
     count = cli(*all_parked, "--dry-run", "--json").json["matched"]
     assert count > 0
+    assert cli(*all_parked, "--dry-run").stdout == f"would pause {count} runs\n"
     assert cli(*all_parked).code == 1  # nobody says yes
     assert cli("runs", "--status", "paused", "--store", address, "--json").json == []
     done = cli(*all_parked, "--yes", "--json", "--reason", "why").json
@@ -79,3 +82,21 @@ def test_a_run_is_forked_from_a_step(cli: Cli, address: str) -> None:
     refused = cli("fork", "completed", "--from", "nothing", "--store", address)
     assert refused.code == 1
     assert "has recorded no step 'nothing'" in refused.stderr
+
+
+def test_a_fork_has_arguments_that_fit_the_code_of_its_module(cli: Cli, address: str) -> None:
+    fork = ("fork", "completed", "--from", "shop_note", "--id", "fork", "--store", address)
+    order = '{"id": "43", "total": "1.25", "due": "2030-01-31"}'
+    for wrong, why in (
+        (("--changes", order), "--changes needs --module"),
+        (("--module", MODULE, "--changes", "[1]"), "takes an object"),
+        (("--module", MODULE, "--changes", '{"order": 3}'), "argument 'order' of shop_sell"),
+        (("--module", MODULE, "--changes", '{"oder": 3}'), "which is no argument of shop_sell"),
+    ):
+        refused = cli(*fork, *wrong)
+        assert refused.code != 0
+        assert why in refused.stderr
+    made = cli(*fork, "--module", MODULE, "--changes", f'{{"order": {order}}}')
+    assert made.stdout == "fork\n"
+    [shown] = cli("show", "fork", "--store", address, "--json").json["arguments"]["positional"]
+    assert (shown["id"], shown["total"]) == ("43", "1.25")

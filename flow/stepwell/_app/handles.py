@@ -89,7 +89,7 @@ class Run(RunTalk, Generic[R]):
     ) -> Run[R]:
         """Start a new run with what this one has recorded before a step; see Stepwell.fork."""
         fork = await self._app.fork(
-            self.id, from_step=from_step, id_=id, changes=changes, reason=reason, actor=actor
+            self.id, from_step=from_step, id=id, changes=changes, reason=reason, actor=actor
         )
         return Run(self._app, fork.id, self.result_type, fork.created)
 

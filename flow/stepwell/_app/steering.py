@@ -135,11 +135,11 @@ class SteeringMethods:
 
     async def fork(
         self,
-        id: str,
+        run_id: str,
         /,
         *,
         from_step: str,
-        id_: str | None = None,
+        id: str | None = None,
         changes: Mapping[str, Any] | None = None,
         reason: str = "",
         actor: str = "",
@@ -148,18 +148,18 @@ class SteeringMethods:
 
         `from_step`: its path, or its name if the run has it once. The step, and all after it, is
         executed anew, by keys of its own; what was registered to be undone before it is undone by
-        the fork, too, should it fail. `id_`: of the new run; None = a new one. `changes`: other
+        the fork, too, should it fail. `id`: of the new run; None = a new one. `changes`: other
         values of arguments, by name. Raises RunNotFound, RequestRefused, IdConflict.
         """
         app = cast("Stepwell", self)
-        check.asked(id, reason, actor)
+        check.asked(run_id, reason, actor)
         step = check.text(from_step, "from_step", longest=1000)
         if step is None:
             raise TypeError("from_step= takes the name or path of a step, not None")
         started = await self.engine.forks.fork(
-            id,
+            run_id,
             step,
-            new_id=id_,
+            new_id=id,
             changes=changes or {},
             definitions=app.definitions() if changes else {},
             actor=actor,

@@ -139,6 +139,19 @@ class History:
     50."""
 
 
+_FORWARD = frozenset(("scheduled", "ready", "running", "parked", "paused"))
+
+
+def _goes_on(row: contract.RunInfo) -> bool:
+    """Whether it is about its work: then why it was stuck or held is over.
+
+    What a task has failed with so far is why it waits, so that counts.
+    """
+    if row.status == Status.COMPLETED:
+        return True
+    return row.kind == Kind.WORKFLOW and row.status_name in _FORWARD
+
+
 def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
     return RunInfo(
         id=row.id,
@@ -161,7 +174,7 @@ def run_info(row: contract.RunInfo, codec: Codec) -> RunInfo:
         deadline_at=moment(row.deadline),
         parent_id=row.parent_id,
         has_code=row.has_code,
-        error=None if row.status == Status.COMPLETED or not row.value else reason(row.value, codec),
+        error=reason(row.value, codec) if row.value and not _goes_on(row) else None,
         key=row.key,
         generation=row.generation,
         code=code_of(row.options),

@@ -252,11 +252,11 @@ class BlockingCalls(
 
     def fork(
         self,
-        id: str,
+        run_id: str,
         /,
         *,
         from_step: str,
-        id_: str | None = None,
+        id: str | None = None,
         changes: Mapping[str, Any] | None = None,
         reason: str = "",
         actor: str = "",
@@ -264,7 +264,7 @@ class BlockingCalls(
         """Start a run with what another one has recorded before a step; see Stepwell.fork."""
         run = self.do(
             lambda app: app.fork(
-                id, from_step=from_step, id_=id_, changes=changes, reason=reason, actor=actor
+                run_id, from_step=from_step, id=id, changes=changes, reason=reason, actor=actor
             )
         )
         return BlockingRun(self, run)

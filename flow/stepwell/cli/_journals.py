@@ -17,8 +17,10 @@ from stepwell.cli._client import in_store
 from stepwell.cli._look import StatusOption
 from stepwell.cli._options import (
     ActorOption,
+    AfterOption,
+    BeforeOption,
     JsonOption,
-    MomentOption,
+    NameOption,
     ReasonOption,
     StoreOption,
     login,
@@ -48,9 +50,9 @@ def export(
         bool, typer.Option("--children/--no-children", help="Also all of their children.")
     ] = True,
     status: StatusOption = None,
-    name: Annotated[str | None, typer.Option(help="Only runs of this workflow or task.")] = None,
-    created_after: MomentOption = None,
-    created_before: MomentOption = None,
+    name: NameOption = None,
+    created_after: AfterOption = None,
+    created_before: BeforeOption = None,
 ) -> None:
     """Write runs with their journals to a file.
 
@@ -141,3 +143,4 @@ def import_(
     else:
         count = len(imported)
         typer.echo(f"imported {count} run{'' if count == 1 else 's'} from {file}")
+        typer.echo("what had not ended is paused: `stepwell resume ID` lets it go on", err=True)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from stepwell._app.app import Stepwell
 from stepwell._blocking.app import BlockingStepwell
 from stepwell._decorated import Step, Task, Workflow
 from stepwell._signals import Signal
-from stepwell.cli._client import store_address
-from stepwell.cli._refusal import Refusal
+from stepwell.cli._client import existing, opened, store_address
+from stepwell.cli._refusal import Refusal, refusals
 from stepwell_queue.contract import Kind
 from stepwell_queue.errors import StepwellError
 from stepwell_runtime.definitions import Definition
+
+T = TypeVar("T")
 
 MISSING = object()
 
@@ -78,6 +82,20 @@ def app_of(module: ModuleType, attribute: str | None, store: str | None) -> Step
         else:  # and a file asks for no token
             app.settings = replace(app.settings, store=found, access=None)
     return app
+
+
+def in_app(module: str, store: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T:
+    """Open the app of a module, do the work and close it; refuse a store that is not there."""
+
+    async def inside(app: Stepwell) -> T:
+        async with opened(app):
+            return await work(app)
+
+    with refusals():
+        found, attribute = split(module, "MODULE or MODULE:app")
+        app = app_of(imported(found), attribute, store)
+        existing(str(app.settings.store))
+        return asyncio.run(inside(app))
 
 
 def chosen_app(module: ModuleType, attribute: str | None, store: str | None) -> Stepwell:

@@ -13,9 +13,13 @@ from stepwell._app.views import STATUSES, RunInfo
 from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
 from stepwell.cli._options import (
+    AfterOption,
+    BeforeOption,
     FullOption,
     JsonOption,
-    MomentOption,
+    KeyOption,
+    NameOption,
+    QueueOption,
     RunArgument,
     StoreOption,
 )
@@ -53,6 +57,7 @@ StatusOption = Annotated[
     list[str] | None,
     typer.Option(
         "--status",
+        metavar="STATUS",
         callback=_statuses,
         help=f"Only these; repeat for several: {', '.join(STATUSES)}.",
     ),
@@ -62,18 +67,20 @@ StatusOption = Annotated[
 def runs(
     store: StoreOption,
     status: StatusOption = None,
-    name: Annotated[str | None, typer.Option(help="Only runs of this workflow or task.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Only runs of this queue.")] = None,
-    parent: Annotated[str | None, typer.Option(help="Only children of the run of this id.")] = None,
-    key: Annotated[str | None, typer.Option(help="Only runs that have this key.")] = None,
-    created_after: MomentOption = None,
-    created_before: MomentOption = None,
-    ended_after: MomentOption = None,
-    ended_before: MomentOption = None,
+    name: NameOption = None,
+    queue: QueueOption = None,
+    parent: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only children of the run of this id.")
+    ] = None,
+    key: KeyOption = None,
+    created_after: AfterOption = None,
+    created_before: BeforeOption = None,
+    ended_after: AfterOption = None,
+    ended_before: BeforeOption = None,
     after: Annotated[
         str | None, typer.Option(metavar="ID", help="The next page: the last id of the one before.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="How many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List runs, newest first."""

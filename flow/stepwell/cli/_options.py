@@ -72,14 +72,27 @@ OwnStoreOption = Annotated[
         help="The store to use instead of the one that the app names.",
     ),
 ]
-MomentOption = Annotated[
+AfterOption = Annotated[
     datetime | None,
     typer.Option(
         parser=moment_of,
         metavar="MOMENT",
-        help="Only runs of that time: ISO 8601; without a zone, local time.",
+        help="Only from this moment on: ISO 8601; without a zone, local time.",
     ),
 ]
+BeforeOption = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=moment_of,
+        metavar="MOMENT",
+        help="Only before this moment: ISO 8601; without a zone, local time.",
+    ),
+]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only runs of this workflow or task.")
+]
+QueueOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this queue.")]
+KeyOption = Annotated[str | None, typer.Option(metavar="KEY", help="Only runs with this key.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 QueueArgument = Annotated[
@@ -87,12 +100,14 @@ QueueArgument = Annotated[
 ]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="Who asks, for the audit.", show_default="the login name"),
+    typer.Option(
+        "--actor", metavar="NAME", help="Who asks, for the audit.", show_default="the login name"
+    ),
 ]
 FullOption = Annotated[
     bool, typer.Option("--full", help="Do not shorten values, and show tracebacks.")
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for people.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit.")]
 LogLevelOption = Annotated[
     str,
     typer.Option(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
@@ -11,10 +9,9 @@ import typer
 from stepwell._app.app import Stepwell
 from stepwell._retention import END_STATUSES, EndStatus
 from stepwell.cli import _print as out
-from stepwell.cli._client import existing, in_store, opened
-from stepwell.cli._loading import app_of, imported, split
+from stepwell.cli._client import in_store
+from stepwell.cli._loading import in_app
 from stepwell.cli._options import JsonOption, OwnStoreOption, seconds_of
-from stepwell.cli._refusal import refusals
 
 
 def add_to(app: typer.Typer) -> None:
@@ -71,7 +68,7 @@ def prune(
             older_than=older_than, keep=keep, queue=queue, name=name, status=ended
         )
 
-    gone = _in_app(module, store, work) if module else in_store(_given(store), work)
+    gone = in_app(module, store, work) if module else in_store(_given(store), work)
     if as_json:
         out.document({"deleted": gone})
     else:
@@ -80,19 +77,6 @@ def prune(
 
 def _given(store: str | None) -> str:
     if store is None:
-        raise typer.BadParameter(
-            "give it, or --module with an app that names one", param_hint="--store"
-        )
+        missing = "Missing option '--store' (env var: 'STEPWELL_STORE')"
+        raise typer.BadParameter(f"{missing}, or --module with an app that names one")
     return store
-
-
-def _in_app(module: str, store: str | None, work: Callable[[Stepwell], Awaitable[int]]) -> int:
-    async def inside(app: Stepwell) -> int:
-        async with opened(app):
-            return await work(app)
-
-    with refusals():
-        found, attribute = split(module, "MODULE or MODULE:app")
-        app = app_of(imported(found), attribute, store)
-        existing(str(app.settings.store))
-        return asyncio.run(inside(app))

@@ -19,7 +19,7 @@ from stepwell.cli import _print as out
 from stepwell.cli._client import existing, opened
 from stepwell.cli._loading import app_of, imported, split
 from stepwell.cli._look import StatusOption
-from stepwell.cli._options import JsonOption, OwnStoreOption, moment_of, seconds_of
+from stepwell.cli._options import JsonOption, NameOption, OwnStoreOption, moment_of, seconds_of
 from stepwell.cli._refusal import FOUND, Refusal, refusals
 from stepwell.cli._shapes import Shape
 from stepwell.cli._worker import ModuleArgument
@@ -51,7 +51,7 @@ def replay(
         ),
     ] = None,
     status: StatusOption = None,
-    name: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
+    name: NameOption = None,
     since: Annotated[
         datetime | None,
         typer.Option(

@@ -192,12 +192,12 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def json_in(text: str) -> Any:
+def json_in(text: str, option: str = "--json") -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         said = str(error).removeprefix("JSON is malformed: ")
-        raise Refusal(f"--json {text!r} is no JSON: {said}") from None
+        raise Refusal(f"{option} {text!r} is no JSON: {said}") from None
 
 
 def fitted(

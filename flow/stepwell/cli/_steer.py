@@ -10,7 +10,7 @@ import typer
 from stepwell._app.app import Stepwell
 from stepwell.cli import _print as out
 from stepwell.cli._client import in_store
-from stepwell.cli._loading import imported, signal_of, split
+from stepwell.cli._loading import imported, in_app, signal_of, split
 from stepwell.cli._options import (
     ActorOption,
     JsonOption,
@@ -20,7 +20,7 @@ from stepwell.cli._options import (
     login,
 )
 from stepwell.cli._refusal import Refusal, refusals
-from stepwell.cli._start import json_in
+from stepwell.cli._start import is_object, json_in
 
 
 def add_to(app: typer.Typer) -> None:
@@ -113,25 +113,63 @@ def fork(
     new_id: Annotated[
         str | None, typer.Option("--id", help="Of the new run.", show_default="a new one")
     ] = None,
+    changes: Annotated[
+        str | None,
+        typer.Option(
+            "--changes", metavar="ARGS", help="Arguments that differ: a JSON object, by name."
+        ),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option(
+            "--module",
+            metavar="MODULE[:app]",
+            help="With --changes: import it, and make them fit the arguments of its workflow.",
+        ),
+    ] = None,
     reason: ReasonOption = "",
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a new run that takes over what a run has recorded before a step.
+    """Start a new run from a step of another one.
 
-    That step and all after it are executed anew. The run itself stays as it is.
+    It takes over what that one has recorded before the step; the step and all after it are executed
+    anew. The other run stays as it is.
     """
+    if (changes is None) != (module is None):
+        raise typer.BadParameter("--changes needs --module, and the other way round")
     who = login() if actor is None else actor
 
     async def work(app: Stepwell) -> str:
-        run = await app.fork(id, from_step=from_step, id_=new_id, reason=reason, actor=who)
+        changed = {} if changes is None else await changed_arguments(app, id, changes)
+        try:
+            run = await app.fork(
+                id, from_step=from_step, id=new_id, changes=changed, reason=reason, actor=who
+            )
+        except TypeError as error:
+            raise Refusal(str(error)) from None
         return run.id
 
-    made = in_store(store, work)
+    made = in_store(store, work) if module is None else in_app(module, store, work)
     if as_json:
         out.document({"id": made, "forked_from": id})
     else:
         typer.echo(made)
+
+
+async def changed_arguments(app: Stepwell, id: str, text: str) -> dict[str, Any]:
+    """Make what was written as JSON fit the arguments of a run's workflow."""
+    given = json_in(text, "--changes")
+    if not is_object(given):
+        raise Refusal(f"--changes takes an object of arguments by name, not {text}")
+    run = await app.info(id)
+    of_its_name = (one for one in app.definitions().values() if one.name == run.name)
+    fitting = [one for one in of_its_name if one.version == run.version]
+    types = fitting[0].parameter_types if fitting else {}
+    return {
+        name: app.codec.convert(value, types.get(name, Any), f"argument {name!r} of {run.name}")
+        for name, value in given.items()
+    }
 
 
 def asked(

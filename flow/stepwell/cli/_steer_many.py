@@ -15,8 +15,12 @@ from stepwell.cli._client import in_store
 from stepwell.cli._look import StatusOption
 from stepwell.cli._options import (
     ActorOption,
+    AfterOption,
+    BeforeOption,
     JsonOption,
-    MomentOption,
+    KeyOption,
+    NameOption,
+    QueueOption,
     ReasonOption,
     StoreOption,
     login,
@@ -27,11 +31,11 @@ RunOption = Annotated[str | None, typer.Argument(metavar="ID", help="The id of t
 AllOption = Annotated[
     bool, typer.Option("--all", help="Instead of one run: all that fit the options.")
 ]
-NameOption = Annotated[str | None, typer.Option(help="Of those, only this workflow or task.")]
-QueueOption = Annotated[str | None, typer.Option(help="Of those, only in this queue.")]
-KeyOption = Annotated[str | None, typer.Option(help="Of those, only with this key.")]
 LimitOption = Annotated[
-    int | None, typer.Option(min=1, help="Of those, so many, newest first.", show_default="all")
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="At most so many, newest first.", show_default="all that fit"
+    ),
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only count those that fit.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask whether all are meant.")]
@@ -91,6 +95,9 @@ def steer(action: SteeringAction, who: Who) -> None:
         return
     for one in done.refusals:
         typer.echo(f"{one.id}: {one.reason}", err=True)
+    if who.dry_run:
+        typer.echo(f"would {action} {done.matched} run{'' if done.matched == 1 else 's'}")
+        return
     parts = [f"{count} {status}" for status, count in done.changed.items()]
     parts += [f"{done.refused} refused"] if done.refused else []
     runs = f"{done.matched} run{'' if done.matched == 1 else 's'}"
@@ -148,8 +155,8 @@ def _command(action: SteeringAction, text: str) -> Callable[..., None]:
         name: NameOption = None,
         queue: QueueOption = None,
         key: KeyOption = None,
-        created_after: MomentOption = None,
-        created_before: MomentOption = None,
+        created_after: AfterOption = None,
+        created_before: BeforeOption = None,
         limit: LimitOption = None,
         dry_run: DryOption = False,
         yes: YesOption = False,
@@ -174,8 +181,8 @@ def _command_by_name(action: SteeringAction, text: str, said: str) -> Callable[.
         name: NameOption = None,
         queue: QueueOption = None,
         key: KeyOption = None,
-        created_after: MomentOption = None,
-        created_before: MomentOption = None,
+        created_after: AfterOption = None,
+        created_before: BeforeOption = None,
         limit: LimitOption = None,
         dry_run: DryOption = False,
         yes: YesOption = False,
@@ -212,7 +219,7 @@ def _by_name(action: SteeringAction, name: str, who: Who, said: str) -> None:
 
 cancel = _command(
     "cancel",
-    """Ask a run, or many, to cancel.
+    """Ask a run, or many, to cancel, and to undo.
 
     A run that was never executed ends at once, another one at its next durable operation.
     """,
@@ -226,24 +233,26 @@ terminate = _command(
 )
 retry = _command(
     "retry",
-    """Go on from the failed step.
+    """Let a run, or many, go on from the failed step.
 
-    Of a held run, or of a failed one of which no undo has run, or of many.
+    One that is held, or has failed and none of its undos has run.
     """,
 )
 pause = _command_by_name(
     "pause",
-    """Have a run, or many, or a workflow, begin nothing more until `resume`.
+    """Have a run, or many, begin nothing more.
 
-    What is being executed reaches an outcome first.
+    What is being executed reaches an outcome first. With --workflow, no worker claims a run of
+    that workflow or task any more. `stepwell resume` ends it.
     """,
     "paused",
 )
 resume = _command_by_name(
     "resume",
-    """Let paused runs, or a paused workflow, go on; try stuck runs again.
+    """Let paused and stuck runs go on.
 
-    Stuck ones with the code that workers have now; a newly started worker does so by itself.
+    Stuck ones with the code that workers have now; a newly started worker does so by itself. With
+    --workflow, the pause of that workflow or task ends.
     """,
     "open",
 )
@@ -270,5 +279,5 @@ def paused(store: StoreOption, as_json: JsonOption = False) -> None:
         )
         return
     rows = [(one.name, out.when(one.paused_at), one.actor, one.reason) for one in found]
-    columns = ("name", "since", "by", "reason")
+    columns = ("name", "since", "actor", "reason")
     out.put_table(None, columns, rows) if rows else out.put("no workflow is paused")

@@ -58,6 +58,7 @@ def facts(run: Shape, full: bool) -> Table:
         ("arguments", arguments(run["arguments"], longest)),
         ("queue", run["queue"] + (f", priority {run['priority']}" if run["priority"] else "")),
         ("code", run["code"] or ""),
+        ("generation", str(run["generation"] or "")),
         ("parent", " at ".join(filter(None, (run["parent_id"], run["parent_path"])))),
         ("created", when(run["created_at"])),
         ("started", when(run["started_at"])),
