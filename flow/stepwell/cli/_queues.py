@@ -25,6 +25,7 @@ from stepwell.cli._queue_settings import set_queue
 from stepwell.cli._refusal import Refusal
 from stepwell.cli._shapes import Shape, iso
 from stepwell_queue.clock import utc
+from stepwell_queue.contract import Status
 
 
 def add_to(app: typer.Typer) -> None:
@@ -129,7 +130,7 @@ def limits(settings: Queue) -> list[str]:
     if kept is not None:
         said["keep-age"] = None if kept.age_seconds is None else f"{kept.age_seconds:g}s"
         said["keep-count"] = kept.count
-        said["keep-own"] = ",".join(kept.statuses or ()) or None
+        said["with a rule of their own:"] = ", ".join(kept.statuses or ()) or None
     return [f"{key} {value}" for key, value in said.items() if value is not None]
 
 
@@ -165,6 +166,11 @@ def queue_shape(one: QueueInfo) -> Shape:
             "ageing": settings.ageing,
             "keep_age": settings.keep_age,
             "keep_count": settings.keep_count,
+            "keep_statuses": {
+                Status(status).name.lower(): {"age": keep.age, "count": keep.count}
+                for status, keep in settings.keep_statuses.items()
+            }
+            or None,
         },
     }
 
