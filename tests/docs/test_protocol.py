@@ -62,6 +62,8 @@ STRUCTS: tuple[Any, ...] = (
     contract.FailedAttempt,
     contract.DeadLetterRow,
     contract.RunCopy,
+    contract.AnswerCopy,
+    contract.Aside,
     contract.LogLine,
     contract.LogRow,
     contract.ProgressRow,

@@ -99,7 +99,17 @@ async def talk(app: Stepwell) -> None:
     for id in ("talks", "talks/4.2.0", "anew too", "anew too"):
         await app.signal(id, found, PARCEL)
     assert await result(app, "talks") == [True, PARCEL, PARCEL, PARCEL.id]
-    assert (await result(app, "anew too"))[0] == PARCEL
+    assert (await result(app, "anew too"))[:2] == [PARCEL, 5]
+    assert await run.value("where", str) == "in talks"
+    assert await items(app, "talks", "scales") == [1, PARCEL]
+    assert await items(app, "talks", "parcels") == [PARCEL, "that was all"]
+    assert await items(app, "anew too", "goes") == [2, 1, 0]
+    assert await items(app, "says", "parcels") == [PARCEL, "that was all"]
+    assert await app.get("says").value("where", str) == "at home"
+
+
+async def items(app: Stepwell, id: str, stream: str) -> list[Any]:
+    return [item.value async for item in app.get(id).stream(stream)]
 
 
 async def result(app: Stepwell, id: str) -> Any:

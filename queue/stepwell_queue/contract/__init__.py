@@ -9,7 +9,11 @@ part of a cycle: the garbage collector need not look at it.
 """
 
 from stepwell_queue.contract.continuing import Continue as Continue
+from stepwell_queue.contract.copies import AnswerCopy as AnswerCopy
+from stepwell_queue.contract.copies import Aside as Aside
 from stepwell_queue.contract.copies import ImportRuns as ImportRuns
+from stepwell_queue.contract.copies import ListAnswers as ListAnswers
+from stepwell_queue.contract.copies import ReadAside as ReadAside
 from stepwell_queue.contract.copies import RunCopy as RunCopy
 from stepwell_queue.contract.dead_letters import DeadLetterRow as DeadLetterRow
 from stepwell_queue.contract.dead_letters import ListDeadLetters as ListDeadLetters

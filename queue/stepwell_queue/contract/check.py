@@ -152,8 +152,11 @@ def _import_runs(verb: ImportRuns) -> int:
     size = SMALL
     for copy in verb.runs:
         size += 2 * SMALL + len(copy.run.args) + len(copy.value)
-        for rows in (copy.journal, copy.open_ops, copy.inbox):
+        for rows in (copy.journal, copy.open_ops, copy.inbox, copy.absorbed):
             size += sum([SMALL + len(row.value) for row in rows])
+        for said in (copy.values, copy.items, copy.answers):
+            size += sum([SMALL + len(row.value) for row in said])
+        size += sum([SMALL + len(row.error) for row in copy.failures])
         size += SMALL * len(copy.audit)
     return size
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
 
+from stepwell_queue.contract.notes import Item, ValueRow
+from stepwell_queue.contract.queries import Query
 from stepwell_queue.contract.rows import InboxRow, NewRun, OpenOp, Record, Time
 from stepwell_queue.contract.verbs import Verb
-from stepwell_queue.contract.views import AuditRow
+from stepwell_queue.contract.views import AuditRow, FailedAttempt
 from stepwell_queue.words import Phase, Rollback, Status
 
 MOST_COPIES: Final = 10_000
@@ -23,13 +25,45 @@ AnyRollback = Annotated[int, Meta(ge=int(Rollback.NONE), le=int(Rollback.INCOMPL
 Count = Annotated[int, Meta(ge=0, le=2**31)]
 
 
+class AnswerCopy(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a run has answered to the question with this uid; `refused`: the value is why."""
+
+    uid: str
+    refused: bool
+    value: bytes
+    at: Time
+
+
+class ListAnswers(Query[Sequence[AnswerCopy]], frozen=True, array_like=True, tag=148):
+    """Answered by at most 100 answers of a run, by uid, those over `after`. Raises RunNotFound."""
+
+    answer: ClassVar[Any] = list[AnswerCopy]
+    id: str
+    after: str = ""
+
+
+class Aside(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is kept of a run beside what people see of it, and a copy of it needs."""
+
+    again: AnyStatus | None  # what it is once it is resumed; None = it is not paused
+    due: Time | None  # when it is due then
+    said: tuple[int, int] | None  # generation and number of the last note of its code
+
+
+class ReadAside(Query[Aside], frozen=True, array_like=True, tag=149):
+    """Answered by what a copy of a run needs beside its history. Raises RunNotFound."""
+
+    answer: ClassVar[Any] = Aside
+    id: str
+
+
 class RunCopy(msgspec.Struct, frozen=True, array_like=True):
     """A run as it stood in another store, with all that was recorded of it.
 
     `parent_id`: if that run is copied along, this one is its child here, too.
     """
 
-    run: NewRun  # as it was started; its terms are not copied
+    run: NewRun  # as it was started; of its terms, the key alone is copied
     status: AnyStatus
     phase: AnyPhase
     rollback: AnyRollback
@@ -47,6 +81,14 @@ class RunCopy(msgspec.Struct, frozen=True, array_like=True):
     open_ops: Sequence[OpenOp]
     inbox: Sequence[InboxRow]
     audit: Sequence[AuditRow]
+    failures: Sequence[FailedAttempt] = ()  # of itself alone, so their paths say nothing
+    values: Sequence[ValueRow] = ()
+    items: Sequence[Item] = ()  # of its streams, in the order of each
+    answers: Sequence[AnswerCopy] = ()
+    said: tuple[int, int] | None = None  # as in Aside
+    absorbed: Sequence[InboxRow] = ()  # signals and questions that its journal has
+    again: AnyStatus | None = None  # SCHEDULED or PARKED when it is resumed; None = READY
+    due: Time | None = None  # when it is due then; None = never, or when it was to start
 
 
 class ImportRuns(Verb[int], frozen=True, array_like=True, tag=144):

@@ -16,6 +16,7 @@ from stepwell_queue.contract import (
     FindPrunable,
     FindRunning,
     KeptSince,
+    ListAnswers,
     ListDeadLetters,
     ListKept,
     ListPausedNames,
@@ -29,6 +30,7 @@ from stepwell_queue.contract import (
     QueueRow,
     QueueSettings,
     ReadAnswer,
+    ReadAside,
     ReadEvents,
     ReadLog,
     ReadProgress,
@@ -38,7 +40,13 @@ from stepwell_queue.contract import (
     RunCount,
     ScheduleHistory,
 )
-from stepwell_queue.sqlite import reads_note, reads_report, reads_retention, reads_schedule
+from stepwell_queue.sqlite import (
+    reads_copy,
+    reads_note,
+    reads_report,
+    reads_retention,
+    reads_schedule,
+)
 from stepwell_queue.sqlite.reads import Reads
 from stepwell_queue.sqlite.statements import SQL
 
@@ -109,6 +117,8 @@ _HANDLERS: Final[dict[type[AnyQuery], Callable[[Reads, Any], Awaitable[Any]]]] =
     ReadStream: reads_note.read_stream,
     ListStreams: reads_note.list_streams,
     ReadEvents: reads_note.read_events,
+    ListAnswers: reads_copy.list_answers,
+    ReadAside: reads_copy.read_aside,
 }
 
 

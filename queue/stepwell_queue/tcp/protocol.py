@@ -36,6 +36,7 @@ from stepwell_queue.contract import (
     KeepNames,
     KeptSince,
     LeaseUpkeep,
+    ListAnswers,
     ListDeadLetters,
     ListKept,
     ListPausedNames,
@@ -53,6 +54,7 @@ from stepwell_queue.contract import (
     PutQuestion,
     PutSchedule,
     ReadAnswer,
+    ReadAside,
     ReadEvents,
     ReadLog,
     ReadProgress,
@@ -295,6 +297,8 @@ QueryOnWire: TypeAlias = (
     | ReadStream
     | ListStreams
     | ReadEvents
+    | ListAnswers
+    | ReadAside
 )
 QUERIES: Final[tuple[type[AnyQuery], ...]] = get_args(QueryOnWire)
 Request: TypeAlias = (

@@ -29,6 +29,9 @@ def check(copy: RunCopy, codec: Codec) -> None:
             codec.error_info(copy.value)
     _check_journal(copy, codec)
     _check_open(copy, codec)
+    for one in copy.failures:
+        if one.error:
+            codec.error_info(one.error)
     for row in copy.inbox:
         if row.kind == InboxKind.CHILD_ENDED and row.status < Status.COMPLETED:
             raise ValueError(f"the end of {row.name!r}, which had not ended")

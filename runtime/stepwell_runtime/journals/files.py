@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
 from stepwell_queue.contract import (
     ImportRuns,
     InboxKind,
+    InboxRow,
     Kind,
     NewRun,
     Phase,
+    Record,
+    RecordKind,
     Rollback,
     RunCopy,
     Status,
+    Terms,
 )
 from stepwell_queue.contract.check import MAX_BYTES, WEIGHTS
 from stepwell_queue.contract.copies import MOST_COPIES
@@ -24,6 +28,8 @@ from stepwell_queue.errors import RequestRefused
 from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.journals import lines
 from stepwell_runtime.journals.checking import check
+
+_question: Final = msgspec.msgpack.Decoder(tuple[str, bytes]).decode
 
 
 def lines_of(file: str | Path) -> Iterator[bytes]:
@@ -109,7 +115,7 @@ class _Reader:
             raise ValueError(f"the lines of one run have more than {lines.MOST_OF_RUN} bytes")
         run = self._run
         assert run is not None
-        if len(self._parts) < run.records + run.open + run.messages + run.audit:
+        if len(self._parts) < sum(_counts(run)):
             return None
         self._run, parts, self._parts, self._size = None, self._parts, [], 0
         return self._whole(run, parts)
@@ -134,14 +140,28 @@ class _Reader:
         ops = [one for one in parts if isinstance(one, lines.OpenLine)]
         messages = [one for one in parts if isinstance(one, lines.MessageLine)]
         audit = [one for one in parts if isinstance(one, lines.AuditLine)]
-        counts = (len(records), len(ops), len(messages), len(audit))
-        if counts != (run.records, run.open, run.messages, run.audit):
+        failures = [one for one in parts if isinstance(one, lines.FailureLine)]
+        values = [one for one in parts if isinstance(one, lines.ValueLine)]
+        items = [one for one in parts if isinstance(one, lines.ItemLine)]
+        answers = [one for one in parts if isinstance(one, lines.AnswerLine)]
+        came: tuple[Sequence[lines.Part], ...] = (
+            records,
+            ops,
+            messages,
+            audit,
+            failures,
+            values,
+            items,
+            answers,
+        )
+        if tuple([len(some) for some in came]) != _counts(run):
             raise ValueError(f"other parts of run {run.id!r} than its line says")
+        journal = [lines.record_of(one) for one in records]
         copy = RunCopy(
             NewRun(
                 run.id, lines.number(Kind, run.kind), run.name, run.version, run.queue, run.args,
                 run.digest, run.nonce, run.created, run.priority, run.scheduled, run.deadline,
-                run.options,
+                run.options, Terms(key=run.key) if run.key else None,
             ),
             lines.number(Status, run.status),
             lines.number(Phase, run.phase),
@@ -156,13 +176,45 @@ class _Reader:
             run.parent_id,
             run.parent_path,
             run.value,
-            [lines.record_of(one) for one in records],
+            journal,
             [lines.open_of(one) for one in ops],
             [lines.message_of(one) for one in messages],
             [lines.audit_of(one) for one in audit],
+            [lines.failure_of(one) for one in failures],
+            [lines.value_of(one) for one in values],
+            [lines.item_of(one) for one in items],
+            [lines.answer_of(one) for one in answers],
+            run.said,
+            _absorbed(journal),
+            lines.number(Status, run.again) if run.again else None,
+            run.due,
         )  # fmt: skip
         check(copy, self._codec)
         return copy
+
+
+def _counts(run: lines.RunLine) -> tuple[int, ...]:
+    return (
+        run.records, run.open, run.messages, run.audit, run.failures, run.values, run.items,
+        run.answers,
+    )  # fmt: skip
+
+
+def _absorbed(journal: list[Record]) -> list[InboxRow]:
+    """Return what a run has taken out of its inbox, by its journal.
+
+    Continued as new, it has those of them again that its code has not taken.
+    """
+    found: list[InboxRow] = []
+    for one in journal:
+        if one.kind == RecordKind.SIGNAL:
+            uid, kind, value = f"record {one.seq}", InboxKind.SIGNAL, one.value
+        elif one.kind == RecordKind.QUESTION:
+            (uid, value), kind = _question(one.value), InboxKind.QUESTION
+        else:
+            continue
+        found.append(InboxRow(0, 0, int(kind), uid, one.name, "", 0, value, one.at))
+    return found
 
 
 def bounded(given: Iterable[RunCopy], what: str) -> list[RunCopy]:
@@ -209,6 +261,7 @@ def _prepared(copy: RunCopy, known: dict[str, RunCopy]) -> RunCopy:
         if op.kind == "remote":
             if id not in told and (child is None or child.status < Status.COMPLETED):
                 ops.remove(op)
+                copy = msgspec.structs.replace(copy, again=None)  # it has to begin that anew
         elif id not in told and child is None:
             raise RequestRefused(
                 f"run {copy.run.id!r} waits for its child {id!r}, which is not in the file, and "

@@ -9,9 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from stepwell_queue.contract import (
+    AnswerCopy,
     AuditRow,
+    FailedAttempt,
     InboxKind,
     InboxRow,
+    Item,
     Kind,
     OpenOp,
     Phase,
@@ -20,6 +23,7 @@ from stepwell_queue.contract import (
     Rollback,
     RunCopy,
     Status,
+    ValueRow,
 )
 
 FORMAT: Final = 1
@@ -73,6 +77,14 @@ class RunLine(msgspec.Struct, frozen=True, tag_field="line", tag="run", omit_def
     digest: Annotated[bytes, Meta(max_length=1000)] = b""
     options: Annotated[bytes, Meta(max_length=1_000_000)] = b""
     value: bytes = b""
+    failures: Number = 0
+    values: Number = 0
+    items: Number = 0
+    answers: Number = 0
+    key: Text = ""
+    again: Word = ""
+    due: Time | None = None
+    said: tuple[Number, Annotated[int, Meta(ge=0, le=2**63 - 1)]] | None = None
     shown: Any = None
 
 
@@ -117,12 +129,55 @@ class AuditLine(msgspec.Struct, frozen=True, tag_field="line", tag="audit"):
     reason: Annotated[str, Meta(max_length=100_000)]
 
 
+class FailureLine(msgspec.Struct, frozen=True, tag_field="line", tag="failure", omit_defaults=True):
+    number: Number
+    started: Time
+    ended: Time
+    worker: Text
+    crashed: bool = False
+    error: bytes = b""
+    shown: Any = None
+
+
+class ValueLine(msgspec.Struct, frozen=True, tag_field="line", tag="value", omit_defaults=True):
+    name: Text
+    value: bytes
+    at: Time
+    shown: Any = None
+
+
+class ItemLine(msgspec.Struct, frozen=True, tag_field="line", tag="item", omit_defaults=True):
+    stream: Text
+    value: bytes
+    at: Time
+    path: Text = ""
+    attempt: Number = 1
+    shown: Any = None
+
+
+class AnswerLine(msgspec.Struct, frozen=True, tag_field="line", tag="answer", omit_defaults=True):
+    uid: Id
+    value: bytes
+    at: Time
+    refused: bool = False
+    shown: Any = None
+
+
 class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     runs: Number
 
 
-Line: TypeAlias = Heading | RunLine | RecordLine | OpenLine | MessageLine | AuditLine | End
-Part: TypeAlias = RecordLine | OpenLine | MessageLine | AuditLine
+Part: TypeAlias = (
+    RecordLine
+    | OpenLine
+    | MessageLine
+    | AuditLine
+    | FailureLine
+    | ValueLine
+    | ItemLine
+    | AnswerLine
+)
+Line: TypeAlias = Heading | RunLine | Part | End
 encode: Final = msgspec.json.Encoder().encode
 decode: Final = msgspec.json.Decoder(Line).decode
 
@@ -174,6 +229,14 @@ def run_line(copy: RunCopy, shown: Any) -> RunLine:
         digest=run.digest,
         options=run.options,
         value=copy.value,
+        failures=len(copy.failures),
+        values=len(copy.values),
+        items=len(copy.items),
+        answers=len(copy.answers),
+        key=run.terms.key if run.terms is not None else "",
+        again=word(Status(copy.again)) if copy.again is not None else "",
+        due=copy.due,
+        said=copy.said,
         shown=shown,
     )
 
@@ -219,3 +282,39 @@ def audit_line(row: AuditRow) -> AuditLine:
 
 def audit_of(line: AuditLine) -> AuditRow:
     return AuditRow(line.at, line.action, line.actor, line.reason)
+
+
+def failure_line(one: FailedAttempt, shown: Any) -> FailureLine:
+    return FailureLine(
+        one.number, one.started, one.ended, one.worker, one.crashed, one.error, shown
+    )
+
+
+def failure_of(line: FailureLine) -> FailedAttempt:
+    return FailedAttempt(
+        "", line.number, line.started, line.ended, line.worker, line.crashed, line.error
+    )
+
+
+def value_line(row: ValueRow, shown: Any) -> ValueLine:
+    return ValueLine(row.name, row.value, row.at, shown)
+
+
+def value_of(line: ValueLine) -> ValueRow:
+    return ValueRow(line.name, line.value, line.at)
+
+
+def item_line(item: Item, shown: Any) -> ItemLine:
+    return ItemLine(item.stream, item.value, item.at, item.path, item.attempt, shown)
+
+
+def item_of(line: ItemLine) -> Item:
+    return Item(line.stream, line.value, line.at, line.path, line.attempt)
+
+
+def answer_line(one: AnswerCopy, shown: Any) -> AnswerLine:
+    return AnswerLine(one.uid, one.value, one.at, one.refused, shown)
+
+
+def answer_of(line: AnswerLine) -> AnswerCopy:
+    return AnswerCopy(line.uid, line.refused, line.value, line.at)

@@ -11,10 +11,9 @@ import msgspec
 
 from stepwell_queue.clock import utc
 from stepwell_queue.contract import InboxKind, RecordKind, RunCopy, Status, Store
-from stepwell_queue.errors import RunNotFound
 from stepwell_runtime.codec import Codec
 from stepwell_runtime.journals import lines
-from stepwell_runtime.journals.reading import copy_of, standing_history
+from stepwell_runtime.journals.reading import standing_copy
 from stepwell_runtime.launch import Arguments
 
 _arguments = msgspec.msgpack.Decoder(Arguments).decode
@@ -38,14 +37,12 @@ async def written(
             id = pending.pop()
             if id in done:
                 continue
-            found = await standing_history(store, id)
-            if found is None:
-                raise RunNotFound(id)
+            copy, below = await standing_copy(store, id)
             done.add(id)
-            for line in copy_lines(copy_of(found), codec):
+            for line in copy_lines(copy, codec):
                 yield line
             if children:
-                pending += [child.id for child in reversed(found.children)]
+                pending += reversed(below)
     yield _line(lines.End(len(done)))
 
 
@@ -61,6 +58,14 @@ def copy_lines(copy: RunCopy, codec: Codec) -> Iterator[bytes]:
         yield _line(lines.message_line(row, shown))
     for audit in copy.audit:
         yield _line(lines.audit_line(audit))
+    for failed in copy.failures:
+        yield _line(lines.failure_line(failed, _of(failed.error, codec)))
+    for value in copy.values:
+        yield _line(lines.value_line(value, _of(value.value, codec)))
+    for item in copy.items:
+        yield _line(lines.item_line(item, _of(item.value, codec)))
+    for answer in copy.answers:
+        yield _line(lines.answer_line(answer, _of(answer.value, codec)))
 
 
 def _line(line: lines.Line) -> bytes:
