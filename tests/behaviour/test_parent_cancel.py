@@ -157,6 +157,36 @@ async def test_a_started_child_is_cancelled_with_its_parent_if_asked_for(
         assert (await app.info("child")).status == status
 
 
+@step
+async def undo(what: str) -> None:
+    stage.reach(f"undo {what}")
+
+
+@workflow
+async def middle() -> str:
+    compensate(undo("middle"))
+    return await child("below").with_options(id="below")
+
+
+@workflow
+async def top() -> None:
+    await start(middle(), id="middle", on_parent_cancel="cancel")
+    await wait_for_signal(go)
+
+
+async def test_a_cancel_goes_down_a_tree_of_started_children(app: Stepwell) -> None:
+    async with app.worker() as worker:
+        run = await app.start(top())
+        await stage.reached("below")
+        await worker.drain()
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=LONG)
+        await worker.drain()
+        assert [(await app.info(id)).status for id in ("middle", "below")] == ["cancelled"] * 2
+        assert (await app.info("middle")).rollback == "complete"
+
+
 async def test_a_child_that_may_be_left_stays_when_its_parent_is_terminated(app: Stepwell) -> None:
     async with app.worker() as worker:
         run = await app.start(awaits("leave"))

@@ -104,9 +104,9 @@ FROM journal j JOIN runs r ON r.run = j.run
 GROUP BY j.run HAVING count(*) <> max(j.seq) + 1 OR min(j.seq) <> 0
 UNION ALL
 SELECT r.id, 'the journal has operation ' || j.path || ' ' || count(*) || ' times' FROM (
-    SELECT run, path, (SELECT count(*) FROM journal o
-        WHERE o.run = e.run AND o.kind = 10 AND o.seq < e.seq) AS era
-    FROM journal e WHERE kind IN (0, 1, 2, 4, 5, 6, 13) AND path <> '') j JOIN runs r ON r.run = j.run
+    SELECT run, path, kind, sum(kind = 10) OVER (PARTITION BY run ORDER BY seq) AS era
+    FROM journal) j JOIN runs r ON r.run = j.run
+WHERE j.kind IN (0, 1, 2, 4, 5, 6, 13) AND j.path <> ''
 GROUP BY j.run, j.path, j.era HAVING count(*) > 1
 LIMIT 100
 
