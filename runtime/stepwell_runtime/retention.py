@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -26,7 +27,7 @@ from stepwell_queue.contract import (
     Status,
     Store,
 )
-from stepwell_queue.errors import RunNotFound
+from stepwell_queue.errors import RunNotFound, StepwellError
 from stepwell_runtime.codec import Codec
 
 PASS = 500
@@ -153,7 +154,8 @@ class Pruning:
         finally:
             if self._leasing:
                 self._leasing = False
-                await self._lease(0.0)
+                with suppress(StepwellError):  # else it ends by itself, and a cancel goes on
+                    await self._lease(0.0)
 
     async def _lease(self, seconds: float) -> bool:
         return await self._store.do(LeaseUpkeep(self._holder, self._clock.now() + seconds))

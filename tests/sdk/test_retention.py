@@ -126,6 +126,28 @@ async def test_prune_chooses_by_name_and_status(app: Stepwell) -> None:
             await app.prune(older_than=0, status="running")  # type: ignore[arg-type]
 
 
+async def test_a_status_that_a_queue_or_the_app_keeps_apart_is_left_to_that(
+    make_app: MakeApp, address: str
+) -> None:
+    own = Retention(statuses={"cancelled": None})
+    durability: Any = None if address.startswith("tcp:") else "process"
+    async with Stepwell(address, include=[__name__], durability=durability, retention=own) as app:
+        for number, queue in enumerate(("apart", "apart", "default", "default")):
+            run = await app.enqueue(other(number), id=f"{queue}{number}", queue=queue)
+            if number % 2:
+                await run.cancel()
+        async with make_app() as plain_app, plain_app.worker(queues=["apart", "default"]) as worker:
+            await worker.drain()
+        await app.queue("apart").configure(retention=Retention(statuses={"completed": None}))
+        await app.enqueue(other(9), id="newest", delay=3600.0)
+        assert await app.prune(older_than=0, queue="apart") == 1
+        assert await ids(app) == {"apart0", "default2", "default3", "newest"}
+        assert await app.prune(older_than=0, queue="default") == 1
+        assert await app.prune(older_than=0, name="charge") == 0
+        assert await ids(app) == {"apart0", "default3", "newest"}
+        assert await app.prune(older_than=0, status=["completed", "cancelled"]) == 2
+
+
 async def test_runs_are_archived_before_they_are_deleted(
     make_app: MakeApp, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
