@@ -31,10 +31,16 @@ from stepwell_queue import (
 from stepwell_queue.contract import (
     Continue,
     Emit,
+    EndedTree,
     ImportRuns,
     Item,
+    Keep,
+    KeepNames,
+    LeaseUpkeep,
     LogLine,
+    NamedKeep,
     Note,
+    Prune,
     PurgeDeadLetters,
     PutQuestion,
     Report,
@@ -49,6 +55,8 @@ AnyVerb = Verb[Any]
 TABLES = (
     "runs", "journal", "open_ops", "inbox", "blobs", "audit", "targets", "failures", "reports",
     "log_lines", "terms", "dependencies", "said", "run_values", "stream_items", "answers",
+    "kept_names", "upkeep",
+    "kept_names", "upkeep",
 )  # fmt: skip
 Scene = Callable[[Bench], Awaitable[Sequence[AnyVerb]]]
 LARGE = bytes(5000)
@@ -286,7 +294,20 @@ async def say_and_answer(bench: Bench) -> Sequence[AnyVerb]:
     ]
 
 
+async def keep_and_prune(bench: Bench) -> Sequence[AnyVerb]:
+    run = (await bench.claimed(await bench.session(), "run", identity=TASK)).run
+    await bench.start("last")  # it stays, so that its number is not given out again
+    now = bench.clock.now()
+    await bench.store.do(Finish(run, 1, Status.COMPLETED, LARGE, now))
+    return [
+        KeepNames([NamedKeep("mail", Keep(1.0)), NamedKeep("other", None)]),
+        LeaseUpkeep("me", now + 60),
+        Prune([EndedTree(run, "run", now, 1, 1), EndedTree(run + 1, "last", now, 1, 0)]),
+    ]
+
+
 SCENES: Sequence[Scene] = [
+    keep_and_prune,
     say_and_answer,
     begin_and_end_an_operation,
     journal_and_park,
