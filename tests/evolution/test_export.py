@@ -212,30 +212,30 @@ def edited(number: int, **changes: Any) -> Damage:
     return edit
 
 
-@pytest.mark.parametrize(
-    ("damage", "why"),
-    [
-        (lambda lines: lines[:-1], "cut short"),
-        (lambda lines: [], "cut short"),
-        (lambda lines: lines[1:], "line 1: the heading .* is missing: is it a file that"),
-        (lambda lines: [*lines, lines[1]], "something follows"),
-        (lambda lines: [lines[0], *lines], "line 2: a second heading"),
-        (lambda lines: lines[:2] + lines[3:], "not whole"),
-        (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "record 1 .* 0 is to come"),
-        (lambda lines: lines[:1] + lines[-1:], "says that it has 3 runs: 0 came"),
-        (lambda lines: [b"PK\x03\x04binary"], "line 1: .*malformed.*is it a file that"),
-        (lambda lines: [lines[0], b"[" * 100_000], "line 2"),
-        (edited(0, version=2), "version 2 of the format, written by Stepwell"),
-        (edited(1, status="busy"), "'busy' is no Status"),
-        (edited(1, id="x" * 2000), r"line 2: .*\$\.id"),
-        (edited(1, nonce=2**70), "line 2"),
-        (edited(1, args="bm90aGluZw=="), "line "),
-        (edited(1, value="@@@"), "line 2: .*base64"),
-        (edited(2, kind="telepathy"), "'telepathy' is no RecordKind"),
-        (edited(2, kind="step_failed"), "not a stored exception"),
-        (edited(2, at="noon"), "line 3"),
-    ],
-)
+DAMAGES: list[tuple[Damage, str]] = [
+    (lambda lines: lines[:-1], "cut short"),
+    (lambda lines: [], "cut short"),
+    (lambda lines: lines[1:], "line 1: the heading .* is missing: is it a file that"),
+    (lambda lines: [*lines, lines[1]], "something follows"),
+    (lambda lines: [lines[0], *lines], "line 2: a second heading"),
+    (lambda lines: lines[:2] + lines[3:], "not whole"),
+    (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "record 1 .* 0 is to come"),
+    (lambda lines: lines[:1] + lines[-1:], "says that it has 3 runs: 0 came"),
+    (lambda lines: [b"PK\x03\x04binary"], "line 1: .*malformed.*is it a file that"),
+    (lambda lines: [lines[0], b"[" * 100_000], "line 2"),
+    (edited(0, version=2), "version 2 of the format, written by Stepwell"),
+    (edited(1, status="busy"), "'busy' is no Status"),
+    (edited(1, id="x" * 2000), r"line 2: .*\$\.id"),
+    (edited(1, nonce=2**70), "line 2"),
+    (edited(1, args="bm90aGluZw=="), "line "),
+    (edited(1, value="@@@"), "line 2: .*base64"),
+    (edited(2, kind="telepathy"), "'telepathy' is no RecordKind"),
+    (edited(2, kind="step_failed"), "not a stored exception"),
+    (edited(2, at="noon"), "line 3"),
+]
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGES)
 async def test_a_damaged_file_is_refused_with_its_line_and_changes_nothing(
     make_app: Callable[..., Stepwell], damage: Damage, why: str, sale: list[bytes]
 ) -> None:

@@ -183,9 +183,10 @@ async def test_results_that_cannot_be_decoded_and_missing_code_are_found(
 ) -> None:
     await waiting(app)
     deploy(original, version=2)
+    untyped: dict[str, Any] = {}
     with monkeypatch.context() as gone:
         gone.delattr(f"{__name__}.Paid")
-        gone.setattr(pay.definition, "types", ({}, Any))
+        gone.setattr(pay.definition, "types", (untyped, Any))
         gone.setattr(pay.definition, "result_type", Any, raising=False)
         [one] = await tried(app)
         assert one.verdict == "cannot_decode"
