@@ -435,6 +435,11 @@ async def _(app: Stepwell) -> object:
     return await app.runs(status="done")
 
 
+@mistake('`app.start(call.with_options(on_parent_cancel="leave"))`')
+async def _(app: Stepwell) -> object:
+    return await app.start(checkout(1).with_options(on_parent_cancel="leave"))
+
+
 @mistake("`app.prune()` without a limit")
 async def _(app: Stepwell) -> object:
     return await app.prune()
