@@ -32,10 +32,10 @@ def check(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Find in workflow code what cannot be replayed: clock, chance, I/O, tasks, sets and so on.
+    """Find in workflow code what cannot be replayed.
 
-    Reads the files and imports nothing, so neither services nor a store must be there. Exits with 1
-    if it finds something.
+    Clock, chance, I/O, tasks, sets and so on. Reads the files and imports nothing, so neither
+    services nor a store must be there. Exits with 1 if it finds something.
     """
     from stepwell.checking import CannotCheck, check_modules
 

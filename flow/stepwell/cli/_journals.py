@@ -124,7 +124,7 @@ def import_(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store the runs of a file, to look at, replay or resume them.
+    """Store the runs of an exported file.
 
     All or none. Those that had ended have ended; all others are paused, whatever they did, and
     nothing of them is executed before `stepwell resume` asks for it.

@@ -66,10 +66,11 @@ def replay(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay the journals of runs against this code, as a trial before it is deployed.
+    """Try this code on the journals of runs.
 
-    Of runs that have not ended, unless --status says which. No step is executed, and nothing in the
-    store changes; workers may go on meanwhile. The exit code is 3 if a run would not go on.
+    A trial before a deploy, of runs that have not ended, unless --status says which. No step is
+    executed, and nothing in the store changes; workers may go on meanwhile. The exit code is 3 if a
+    run would not go on.
     """
     with refusals():
         if file and (status or name or since):

@@ -74,9 +74,9 @@ def ask(
         typer.Option(min=0.0, metavar="SECONDS", help="How long to wait; the question stays."),
     ] = None,
 ) -> None:
-    """Ask a run a question, wait for its answer, and print it as JSON.
+    """Ask a run a question and print the answer.
 
-    The question carries plain JSON data.
+    The question carries plain JSON data, which the workflow makes fit its type. The answer is JSON.
     """
     with refusals():
         given = json_in(payload)
@@ -103,7 +103,7 @@ def stream(
         bool, typer.Option("--follow", help="Go on with new items until the run has ended.")
     ] = False,
 ) -> None:
-    """Print the items of a stream of a run, a line of JSON each, with its offset."""
+    """Print the items of a stream, a line of JSON each."""
 
     async def work(app: Stepwell) -> None:
         async for row in app.engine.talking.items(id, name, after, follow=follow):
@@ -129,7 +129,7 @@ def events(
         bool, typer.Option("--follow", help="Go on until the run has ended.")
     ] = False,
 ) -> None:
-    """Print what has happened to a run, a line of JSON each, with its position."""
+    """Print what has happened to a run, as lines of JSON."""
     with refusals():
         try:
             position = position_of(after)
