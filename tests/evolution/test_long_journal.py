@@ -7,48 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import Signal, Stepwell, step, wait_for_signal, workflow
-from stepwell_queue.contract import Kind, NewRun, Record, RecordKind, RunCopy, Status
-from stepwell_runtime.codec import Codec
-from stepwell_runtime.journals import lines
-from stepwell_runtime.journals.writing import copy_lines
-from stepwell_runtime.launch import pack_arguments
+from bench import replay
+from bench.replay import exported, go, long_run
+from stepwell import Stepwell
+from stepwell_queue import Identity, Kind, RandomIds, SystemClock
+from stepwell_queue.contract import Ask, ImportRuns
+from stepwell_queue.sqlite.store import open_sqlite
+from tests.store.kit import Bench
+from tests.store.test_plain_path import Statements
 
 pytestmark = pytest.mark.anyio
 LONG = 60.0
-go = Signal("go", int)
-
-
-@step
-async def count(number: int) -> int:
-    raise AssertionError("it is in the journal")
-
-
-@workflow(name="long journal")
-async def counts(steps: int) -> int:
-    total = 0
-    for number in range(steps):
-        total += await count(number)
-    value: int = await wait_for_signal(go)
-    return total + value
-
-
-def exported(steps: int) -> list[bytes]:
-    """Return the lines of a file with a run that has executed so many steps, and waits."""
-    codec = Codec()
-    journal = [
-        Record(at, int(RecordKind.STEP_OK), str(at), "count", codec.encode(1, "one"), 1000.0)
-        for at in range(steps)
-    ]
-    args = pack_arguments(([codec.encode(steps, "the steps")], {}))
-    id = f"run-{steps}"
-    new = NewRun(id, int(Kind.WORKFLOW), "long journal", 1, "default", args, b"", 7, 1000.0)
-    copy = RunCopy(
-        new, int(Status.PARKED), 0, 0, 0, 0, 1, 0, 1000.0, None, "signal go", None, None, b"",
-        journal, (), (), (),
-    )  # fmt: skip
-    heading, end = lines.Heading(lines.FORMAT), lines.End(1)
-    return [lines.encode(heading), *copy_lines(copy, codec), lines.encode(end)]
 
 
 async def resumed(app: Stepwell, steps: int) -> int:
@@ -67,7 +36,7 @@ async def resumed(app: Stepwell, steps: int) -> int:
 async def test_a_run_with_ten_thousand_records_takes_ten_times_the_memory_of_one_with_a_tenth(
     tmp_path: Path,
 ) -> None:
-    app = Stepwell(tmp_path / "runs.db", include=[__name__], durability="process")
+    app = Stepwell(tmp_path / "runs.db", include=[replay], durability="process")
     async with app, app.worker():
         for steps in (100, 1000, 10_000):
             await app.import_runs(exported(steps))
@@ -79,3 +48,30 @@ async def test_a_run_with_ten_thousand_records_takes_ten_times_the_memory_of_one
         small, large = await resumed(app, 1000), await resumed(app, 10_000)
         assert large < 12 * small
         assert len((await app.history("run-10000")).events) == 10_001
+
+
+async def statements_of_a_claim(path: Path, steps: int) -> int:
+    """Return how many statements the claim of a run with so many records takes."""
+    heard, clock = Statements(), SystemClock()
+    store = await open_sqlite(
+        path, durability="process", clock=clock, ids=RandomIds(clock), lease=15.0,
+        factory=heard.connect,
+    )  # fmt: skip
+    bench = Bench(store, clock, path)
+    session = await bench.session(Identity(Kind.WORKFLOW, "long journal", 1))
+    await store.do(ImportRuns([long_run(steps)], "i1", "", "", clock.now()))
+    await store.do(Ask(f"run-{steps}", "r1", "resume", "", "", clock.now()))
+    heard.heard.clear()
+    claimed = await bench.claim_one(session)
+    assert len(claimed.journal) == steps
+    count = heard.heard.total()
+    await store.close()
+    return count
+
+
+async def test_a_run_with_many_records_is_claimed_with_as_many_statements_as_one_with_few(
+    tmp_path: Path,
+) -> None:
+    few = await statements_of_a_claim(tmp_path / "few.db", 10)
+    many = await statements_of_a_claim(tmp_path / "many.db", 10_000)
+    assert 0 < many == few < 20
