@@ -28,7 +28,7 @@ def test_runs_are_exported_by_id_or_by_options_and_imported_into_a_new_store(
     again = cli("import", "runs.jsonl", "--store", copy)
     assert again.code == 1
     assert "run id 'parked' is taken" in again.stderr
-    assert cli("resume", "parked", "--store", copy).stdout == "parked: ready\n"
+    assert cli("resume", "parked", "--store", copy).stdout == "parked: parked\n"
 
 
 def test_what_cannot_be_written_or_read_is_said_in_a_line(cli: Cli, store: Path) -> None:
