@@ -15,7 +15,9 @@ from stepwell import (
     now,
     parallel,
     random,
+    start,
     step,
+    wait_for_signal,
     workflow,
 )
 from tests.behaviour.stage import LONG, stage
@@ -147,6 +149,8 @@ async def test_a_fork_that_cannot_be_is_refused(app: Stepwell) -> None:
         await app.fork("nobody", from_step="draw")
     with pytest.raises(IdConflict):
         await app.fork("source", from_step="0.0.0", id="other")
+    with pytest.raises(RequestRefused, match="an id of its own"):
+        await app.fork("source", from_step="0.0.0", id="source")
 
 
 @workflow
@@ -170,3 +174,40 @@ async def test_a_fork_that_begins_anew_does_so_with_chance_and_time_of_its_own(
     assert seen[:2] == source  # up to where it was forked it is its source
     assert seen[2][0] not in {chance for chance, _ in source}
     assert [at for _, at in seen] == sorted({at for _, at in seen})
+
+
+@workflow
+async def hatch(egg: str) -> str:
+    await wait_for_signal("hatch", str)
+    return egg
+
+
+@workflow
+async def nest() -> str:
+    first = await start(hatch("first"))
+    second = await start(hatch("second"))
+    await draw("brood")
+    await ship(fails=False)
+    found = await first.result() + " " + await second.result()
+    await undo("nothing")
+    return found
+
+
+async def test_a_fork_hears_of_started_children_that_have_ended_and_waits_for_no_other(
+    app: Stepwell,
+) -> None:
+    run = await app.start(nest(), id="nest")
+    async with app.worker() as worker:
+        await worker.drain()
+        await app.signal("nest/0", "hatch", "now")
+        await worker.drain()
+        with pytest.raises(RequestRefused, match=r"'nest/1' at path 1, which has not ended: fork"):
+            await app.fork("nest", from_step="ship", id="early")
+        with pytest.raises(RunNotFound):
+            await app.info("early")
+        await app.signal("nest/1", "hatch", "now")
+        assert await run.result(timeout=LONG) == "first second"
+        for step in ("draw", "ship", "undo"):
+            fork = await run.fork(from_step=step)
+            assert await fork.result(timeout=LONG) == "first second"
+    assert await app.doctor() == []

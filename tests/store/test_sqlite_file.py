@@ -259,6 +259,10 @@ SORTS_LITTLE = ("running_in_queue", "ready_in_lanes", "kept_since", "prunable")
             ["SEARCH journal USING INDEX sqlite_autoindex_journal_1 (run=? AND seq<?)"],
         ),
         (
+            "fork_children",
+            ["SEARCH journal USING INDEX sqlite_autoindex_journal_1 (run=? AND seq<?)"],
+        ),
+        (
             "last_offset",
             ["SEARCH stream_items USING COVERING INDEX sqlite_autoindex_stream_items_1"],
         ),

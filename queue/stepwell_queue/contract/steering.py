@@ -80,9 +80,11 @@ class Fork(Verb[Started], frozen=True, array_like=True, tag=91, gc=False):
     """Start a run with the first `length` records of the journal of another one.
 
     `run`: as it is to start, with the identity and queue of that one; it has no terms but its key.
-    Open operations, messages and children are not copied. Both get an audit row, "fork". Raises
+    Open operations, messages and children are not copied, but the fork is told how children ended
+    that were started before, and ended after that. Both get an audit row, "fork". Raises
     RunNotFound, IdConflict, RequestRefused (of what is no workflow run; of a length that the
-    journal has not; of one that has what an undo has undone since).
+    journal has not; of one that has what an undo has undone since, or a started child that has not
+    ended or is deleted).
     """
 
     source: str

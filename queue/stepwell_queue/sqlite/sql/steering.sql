@@ -84,6 +84,10 @@ INSERT INTO journal (run, seq, kind, path, name, value, at, attempt, started, di
 SELECT ?, seq, kind, path, name, value, at, attempt, started, digest, ?
 FROM journal WHERE run = ? AND seq < ? ORDER BY seq
 
+-- name: fork_children
+SELECT kind, path, name, value FROM journal
+WHERE run = ? AND seq < ? AND (kind = 7 OR (kind BETWEEN 4 AND 6 AND path = '')) ORDER BY seq
+
 -- name: fork_lane
 UPDATE runs SET lane = (SELECT s.lane FROM runs s WHERE s.run = ?) WHERE run = ?
 
