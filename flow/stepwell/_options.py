@@ -102,5 +102,7 @@ def retry(value: Retry | None) -> Retry | None:
 
 def one_of(value: C, what: str, allowed: tuple[str, ...]) -> C:
     if value not in allowed:
-        raise ValueError(f"{what}= must be {' or '.join(map(repr, allowed))}, not {value!r}")
+        *others, last = map(repr, allowed)
+        words = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{what}= must be {words}, not {value!r}")
     return value

@@ -48,8 +48,9 @@ def emit(name: str, item: object, /) -> None:
     if scope is None:
         raise OutsideWorkflow(
             "emit()",
-            "call it from a function that is decorated with @workflow, @step or @task; in a thread "
-            "of your own, use the emit() of what current_step() returned",
+            "call it from a function that is decorated; in a thread of your own, use the emit() of "
+            "what current_step() returned",
+            "a workflow, step or task",
         )
     checked_name(name, "emit()")
     scope = enter_workflow("emit()", "")

@@ -27,8 +27,8 @@ class DurabilityError(StepwellError):
 class OutsideWorkflow(DurabilityError):
     """A durable primitive was used where no workflow is running."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what} works only inside a workflow: {remedy}")
+    def __init__(self, what: str, remedy: str, where: str = "a workflow") -> None:
+        super().__init__(f"{what} works only inside {where}: {remedy}")
 
 
 class StepInStep(DurabilityError):

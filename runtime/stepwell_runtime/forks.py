@@ -59,6 +59,10 @@ class Forks:
 
         Raises RunNotFound, RequestRefused, IdConflict, TypeError.
         """
+        if new_id == id:
+            raise RequestRefused(
+                f"run {id!r} cannot be forked into itself: give the fork an id of its own, or none"
+            )
         found = await self._store.history(id)
         if found is None:
             raise RunNotFound(id)

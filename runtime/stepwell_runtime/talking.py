@@ -26,9 +26,10 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.contract.notes import ListStreams
 from stepwell_queue.errors import RunEnded
-from stepwell_runtime.codec import Codec
+from stepwell_runtime.codec import Codec, DecodingError
 from stepwell_runtime.emissions import encode_said
 from stepwell_runtime.errors import AskRefused, NoValue
+from stepwell_runtime.fitting import fits
 
 
 @asynccontextmanager
@@ -38,6 +39,16 @@ async def _within(timeout: float | None, what: str) -> AsyncGenerator[None]:
             yield
     except TimeoutError:
         raise TimeoutError(f"{what} within {timeout:g} s") from None
+
+
+def said_as(codec: Codec, data: bytes, annotation: Any, where: str) -> Any:
+    """Decode what a run has said as what the reader takes it for. Raises DecodingError."""
+    value = codec.decode(data, annotation, where=where)
+    if not fits(value, annotation):
+        shown = getattr(annotation, "__qualname__", None) or annotation
+        found = f"the run has said {value!r} ({type(value).__name__}), which is no {shown}"
+        raise DecodingError(where, "", found)
+    return value
 
 
 class Talking:
@@ -65,7 +76,7 @@ class Talking:
         return self._decoded(id, found[0], type)
 
     def _decoded(self, id: str, row: ValueRow, type: object) -> Any:
-        return self._codec.decode(row.value, type, where=f"value {row.name!r} of run {id!r}")
+        return said_as(self._codec, row.value, type, f"value {row.name!r} of run {id!r}")
 
     async def wait_value(
         self,
@@ -102,7 +113,7 @@ class Talking:
     ) -> Any:
         """Ask a run, and return its answer. Raises what `answered` raises, and DecodingError."""
         data = await self.answered(id, name, payload, asked, timeout)
-        return self._codec.decode(data, answer, where=f"the answer to {name!r} of run {id!r}")
+        return said_as(self._codec, data, answer, f"the answer to {name!r} of run {id!r}")
 
     async def answered(
         self, id: str, name: str, payload: object, asked: str | None, timeout: float | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,11 @@ async def test_a_deadline_ends_a_run_with_children_and_one_that_is_scheduled(
 
 
 async def test_runs_of_a_paused_workflow_wait_and_others_do_not(app: Stepwell) -> None:
+    function: Any = napping.fn
+    with pytest.raises(
+        TypeError, match=r"pause_workflow\(\) takes a workflow or task, or its name"
+    ):
+        await app.pause_workflow(function)
     await app.pause_workflow(napping, reason="broken", actor="ann")
     async with app.worker() as worker:
         run = await app.start(napping())

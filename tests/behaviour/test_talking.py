@@ -16,6 +16,7 @@ from stepwell import (
     Ask,
     AskRefused,
     AskTimeout,
+    DecodingError,
     Event,
     GiveUp,
     NoValue,
@@ -82,6 +83,24 @@ async def test_values_and_items_are_there_while_the_run_waits_and_once_each_afte
     assert await run.value("count", int) == 3
     assert await items(run, "counts") == [(1, 0), (2, 1), (3, 2)]
     assert await items(run, "counts", after=2) == [(3, 2)]
+
+
+async def test_what_a_run_has_said_is_of_the_type_that_is_asked_for_or_refused(
+    app: Stepwell,
+) -> None:
+    async with app.worker():
+        run = await app.start(counts(0))
+        await run.result(timeout=LONG)
+        other = await app.start(counts(1))
+        await other.signal(go, 0)
+        await other.result(timeout=LONG)
+    assert await run.value("count", int | str) == 0
+    with pytest.raises(DecodingError, match="value 'count' of run .* 0 .int., which is no str"):
+        await run.value("count", str)
+    with pytest.raises(DecodingError, match="value 'count'"):
+        await run.wait_value("count", list[int])
+    with pytest.raises(DecodingError, match="stream 'counts'"):
+        await anext(other.stream("counts", str))
 
 
 @workflow

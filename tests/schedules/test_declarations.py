@@ -300,7 +300,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"every": True}, TypeError, "every= takes seconds"),
     ({"every": float("nan")}, ValueError, "every= must be a finite span"),
     ({"at": datetime(2030, 1, 1)}, ValueError, "has no time zone"),  # noqa: DTZ001 - it is refused
-    ({"every": 60, "overlap": "both"}, ValueError, "overlap= must be 'skip' or 'queue' or 'allow'"),
+    ({"every": 60, "overlap": "both"}, ValueError, "overlap= must be 'skip', 'queue' or 'allow'"),
     ({"every": 60, "missed": "all"}, TypeError, "missed= is 'skip', 'once', or a number"),
     ({"every": 60, "missed": 0, "overlap": "allow"}, ValueError, "missed= must be from 1 to 1000"),
     ({"every": 60, "missed": 5}, ValueError, 'it needs overlap="allow"'),

@@ -324,6 +324,11 @@ async def naps() -> None:
     await stepwell.sleep(1)
 
 
+@plainly("`emit()` outside of runs")
+def _() -> object:
+    return stepwell.emit("tokens", "hello")
+
+
 @plainly("`now()` outside of a workflow")
 def _() -> object:
     return stepwell.now()

@@ -122,7 +122,7 @@ async def test_prune_chooses_by_name_and_status(app: Stepwell) -> None:
         assert await app.prune(older_than=0, name="charge") == 0
         assert await app.prune(older_than=0, status="failed") == 4
         assert await ids(app) == {"newest"}
-        with pytest.raises(ValueError, match="status= must be 'completed' or"):
+        with pytest.raises(ValueError, match="status= must be 'completed', "):
             await app.prune(older_than=0, status="running")  # type: ignore[arg-type]
 
 
@@ -240,7 +240,7 @@ own = Retention(statuses={"failed": None})
 @pytest.mark.parametrize(
     ("statuses", "said"),
     [
-        ({"done": None}, "must be 'completed' or 'failed' or"),
+        ({"done": None}, "must be 'completed', 'failed', "),
         ({"failed": 3}, "takes Retention(age=…, count=…) for 'failed'"),
         (["failed"], "takes a dict such as"),
         ({"failed": own}, "the Retention of 'failed' is for that alone"),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 from stepwell import _options as check
 from stepwell._app.handles import Run
 from stepwell._app.views import RunStatus
-from stepwell._arguments import described
 from stepwell._decorated import Task, Workflow
 from stepwell._queues import Queue
 from stepwell_queue.clock import utc
@@ -109,7 +108,7 @@ class SteeringMethods:
 
         `which`: it, or its name. Runs that are being executed go on until they wait or end.
         """
-        name = _name_of(which)
+        name = _name_of(which, "pause_workflow")
         check.asked(name, reason, actor)
         await self.engine.steering.pause_name(name, actor=actor, reason=reason)
 
@@ -122,7 +121,7 @@ class SteeringMethods:
         actor: str = "",
     ) -> None:
         """End that pause; without one, nothing changes."""
-        name = _name_of(which)
+        name = _name_of(which, "resume_workflow")
         check.asked(name, reason, actor)
         await self.engine.steering.resume_name(name, actor=actor, reason=reason)
 
@@ -242,12 +241,12 @@ async def _tried(
         return RefusedRun(id, str(refusal))
 
 
-def _name_of(which: object) -> str:
+def _name_of(which: object, method: str) -> str:
     if isinstance(which, (Workflow, Task)):
         return which.name
     if isinstance(which, str):
         return check.text(which, "the name of a workflow or task") or ""
-    raise TypeError(f"this takes a workflow or task, or its name, not {described(which)}")
+    raise TypeError(f"{method}() takes a workflow or task, or its name, not {which!r}")
 
 
 def _word(status: Status) -> RunStatus:

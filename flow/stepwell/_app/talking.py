@@ -17,6 +17,7 @@ from stepwell_runtime.definitions import Seconds
 from stepwell_runtime.errors import NoValue
 from stepwell_runtime.fitting import refuse_unfit
 from stepwell_runtime.reports import checked_name
+from stepwell_runtime.talking import said_as
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -191,7 +192,7 @@ class RunTalk:
         codec = self._app.codec
         where = f"stream {name!r} of run {self.id!r}"
         async for row in self._app.engine.talking.items(self.id, name, after):
-            yield _item(row, codec.decode(row.value, type, where=where))
+            yield _item(row, said_as(codec, row.value, type, where))
 
     def events(self, *, after: str = "") -> AsyncGenerator[HistoryEntry]:
         """Give what has happened to the run, and what happens, until it has ended.
