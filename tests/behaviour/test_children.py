@@ -164,3 +164,25 @@ async def test_a_child_whose_arguments_are_too_large_together_fails_alone(app: S
         assert "arguments of workflow 'takes_many': all together: 52," in await run.result(
             timeout=LONG
         )
+
+
+@workflow
+async def looks_after_a_child() -> str:
+    try:
+        await waits_for_ever()
+    except RunCancelled as error:
+        return str(error)
+    return "nothing"
+
+
+@pytest.mark.parametrize("reason", ["", "of no use"])
+async def test_a_history_shows_why_a_child_was_cancelled(app: Stepwell, reason: str) -> None:
+    async with app.worker() as worker:
+        run = await app.start(looks_after_a_child(), id="run")
+        await worker.drain()
+        (child,) = (await run.history()).children
+        await app.cancel(child.id, reason=reason)
+        assert reason in await run.result(timeout=LONG)
+    (event,) = (await run.history()).events
+    assert (event.outcome, event.value or "", event.error) == ("cancelled", reason, None)
+    assert [one.event async for one in run.events()] == [event]

@@ -227,6 +227,7 @@ _VALUED = frozenset(
         RecordKind.SIGNAL,
         RecordKind.QUESTION,
         RecordKind.CHILD_OK,
+        RecordKind.CHILD_CANCELLED,  # the reason
         RecordKind.CANCEL,
     )
 )
@@ -249,7 +250,7 @@ def record_event(
 ) -> Event:
     kind, outcome = RECORD_KINDS[record.kind]
     job = remote.get(record.path) if kind == "child" else None
-    failed = outcome != "ok" and bool(record.value)
+    failed = outcome != "ok" and record.kind not in _VALUED and bool(record.value)
     return Event(
         path=record.path,
         name=record.name,
