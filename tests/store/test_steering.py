@@ -160,7 +160,7 @@ async def test_a_paused_run_is_not_claimed_until_it_is_resumed(bench: Bench) -> 
     assert (await bench.claim(session)).runs == []
     assert await ask(bench, "run", "resume") == "ready"
     assert (await bench.claim_one(session)).id == "run"
-    assert [one[0] for one in await actions(bench, "run")] == ["pause", "resume"]
+    assert [one[0] for one in await actions(bench, "run")] == ["pause", "pause", "resume"]
 
 
 async def test_what_runs_is_paused_when_its_worker_lets_go_of_it(bench: Bench) -> None:
@@ -335,3 +335,18 @@ async def test_a_fork_that_is_said_again_is_one_and_takes_a_part_of_the_journal(
     await bench.start("task", identity=TASK)
     with pytest.raises(RequestRefused, match="no workflow run"):
         await bench.store.do(Fork("task", 0, bench.new(), "u2", bench.clock.now()))
+
+
+async def test_what_changed_nothing_and_is_said_again_takes_nothing_back(bench: Bench) -> None:
+    now = bench.clock.now()
+    await bench.start("run")
+    await ask(bench, "run", "pause")
+    assert await ask(bench, "run", "pause", "again") == "paused"
+    assert await ask(bench, "run", "resume") == "ready"
+    assert await ask(bench, "run", "pause", "again") == "ready"
+    too_early = ResumeName("checkout", "early", now)
+    await bench.store.do(too_early)
+    await bench.store.do(PauseName("checkout", "pause", now))
+    await bench.store.do(too_early)
+    assert [row.name for row in await bench.store.read(ListPausedNames())] == ["checkout"]
+    assert await bench.store.doctor() == []

@@ -167,9 +167,10 @@ def ask(tx: Tx, verb: Ask) -> int:
 def _pause_or_resume(tx: Tx, verb: Ask, found: _Address) -> int:
     status = found.status
     asked = status == Status.PAUSED or tx.one(_PAUSE_WAITS, (found.run,)) is not None
-    if asked == (verb.action == "pause"):
-        return status  # twice is once
+    # also where nothing changes: said again later, it must not take back what came in between
     tx.execute(_AUDIT, (found.run, verb.uid, verb.at, verb.action, verb.actor, verb.reason))
+    if asked == (verb.action == "pause"):
+        return status
     if verb.action == "pause":
         return pause(tx, found.run, status, verb.uid, verb.at)
     return resume(tx, found.run, status)

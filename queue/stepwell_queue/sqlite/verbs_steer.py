@@ -116,11 +116,12 @@ def pause_name(tx: Tx, verb: PauseName) -> None:
 
 def resume_name(tx: Tx, verb: ResumeName) -> None:
     paused, *_, heard = _name(tx, verb)
-    if verb.uid in heard or not paused:
+    if verb.uid in heard:
         return
     _put_name(tx, verb, (0, verb.at, verb.actor, verb.reason), heard)
-    tx.execute(_OPEN_NAME, (verb.name,))
-    tx.gates_changed()
+    if paused:
+        tx.execute(_OPEN_NAME, (verb.name,))
+        tx.gates_changed()
 
 
 def _name(tx: Tx, verb: PauseName | ResumeName) -> tuple[int, float, str, str, list[str]]:
