@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -44,7 +45,8 @@ class StoredOptions(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(StoredOptions)
+# Most runs of a workflow have the same ones: nothing but the mark of its code.
+_decode = lru_cache(maxsize=128)(msgspec.msgpack.Decoder(StoredOptions).decode)
 
 
 def store_options(options: CallOptions, code: str | None = None) -> bytes:
@@ -68,18 +70,18 @@ def store_options(options: CallOptions, code: str | None = None) -> bytes:
 
 def with_scheduled(options: bytes, scheduled: float) -> bytes:
     """Return the options of a run that was to start at another time than its row says."""
-    stored = _decoder.decode(options) if options else StoredOptions()
+    stored = _decode(options) if options else StoredOptions()
     return _encoder.encode(replace(stored, scheduled=scheduled))
 
 
 def code_of(options: bytes) -> str | None:
     """Return the code with which a run was started; None = that was not noted."""
-    return _decoder.decode(options).code if options else None
+    return _decode(options).code if options else None
 
 
 def forked_options(source: RunInfo) -> bytes:
     """Return the options of a fork, to whose code chance and times are those of its source."""
-    stored = _decoder.decode(source.options) if source.options else StoredOptions()
+    stored = _decode(source.options) if source.options else StoredOptions()
     seed, began = origin_of(source)
     if seed is None or began is None:
         seed, began = f"{source.id}/{source.nonce}/{source.generation}", source.created
@@ -101,14 +103,14 @@ def origin_of(run: Claimed | RunInfo) -> tuple[str | None, float | None]:
     """
     if not run.options or run.generation:
         return None, None
-    stored = _decoder.decode(run.options)
+    stored = _decode(run.options)
     return stored.seed, stored.began
 
 
 def scheduled_of(claimed: Claimed) -> float:
     """Return when a run was to start; jitter, retries and waits for others do not change it."""
     if claimed.options:
-        scheduled = _decoder.decode(claimed.options).scheduled
+        scheduled = _decode(claimed.options).scheduled
         if scheduled is not None:
             return scheduled
     return claimed.created if claimed.due is None else claimed.due
@@ -128,7 +130,7 @@ class Policy:
     def of_run(cls, definition: StepDefinition | TaskDefinition, options: bytes) -> Policy:
         if not options:
             return cls(definition.timeout, definition.retry)
-        stored = _decoder.decode(options)
+        stored = _decode(options)
         timeout = definition.timeout if stored.timeout is None else stored.timeout
         return cls(timeout, definition.retry, stored.retry)
 
