@@ -13,6 +13,7 @@ from stepwell import (
     continue_as_new,
     current_run,
     patched,
+    race,
     random,
     sleep,
     step,
@@ -145,3 +146,38 @@ async def changed(ways: list[bool]) -> list[bool]:
 async def test_each_generation_goes_the_new_way_from_its_beginning(app: Stepwell) -> None:
     async with app.worker():
         assert await app.run(changed([]), timeout=LONG) == [True, True, True]
+
+
+@step(compensate=work)
+async def book(what: str) -> str:
+    stage.reach("booking")
+    await stage.reached("go on")
+    return what
+
+
+async def booked() -> None:
+    await book("undone")
+
+
+async def won() -> None:
+    await work("won")
+
+
+@workflow
+async def begins_anew_after_a_race(left: int) -> str:
+    if left:
+        await race(booked(), won())
+        stage.reach("raced")
+        continue_as_new(begins_anew_after_a_race(left - 1))
+    return "anew"
+
+
+async def test_an_undo_that_a_race_leaves_behind_is_not_forgotten(app: Stepwell) -> None:
+    run = await app.start(begins_anew_after_a_race(1), id="run")
+    async with app.worker():
+        await stage.reached("booking")
+        await stage.reached("raced")
+        stage.reach("go on")
+        with pytest.raises(DurabilityError, match="would forget the undos"):
+            await run.result(timeout=LONG)
+    assert stage.done == ["won", "undone"]

@@ -42,6 +42,7 @@ from stepwell_runtime.core.outcomes import (
     Resumed,
     after_child,
     after_timer,
+    at_last,
     child_cancelled,
     completed,
     continued,
@@ -542,7 +543,7 @@ class Execution:
             self.main_outcome = (
                 completed(self.codec, value, self.facts.workflow)
                 if error is None
-                else continued(error, undos=any(undo.stands for undo in self.undos))
+                else continued(error)
                 if isinstance(error, ContinueAsNew) and self.cancel_name is None
                 else ended_by(error, self.cancel_name, self.facts.id)
             )
@@ -552,7 +553,9 @@ class Execution:
         for unwinding in tuple(self.unwindings):
             unwinding.go_on(self)
         if self.outcome is None and self.main_outcome is not None and not self.live:
-            self.outcome = self.main_outcome
+            # While the rest of a race ended, undos may have been registered, and a cancel come.
+            undos = any(undo.stands for undo in self.undos)
+            self.outcome = at_last(self.main_outcome, undos, self.cancel_name, self.facts.id)
         branch.unlink()
 
     # --- discarding ---

@@ -66,11 +66,17 @@ def completed(codec: Codec, value: object, workflow: str) -> Outcome:
         return Outcome("failed", error=refused)
 
 
-def continued(error: ContinueAsNew, *, undos: bool) -> Outcome:
-    """Return the outcome of code that begins anew; undos registered since then fail the run."""
-    if undos:
-        return Outcome("failed", error=DurabilityError(UNDOS_STAND))
+def continued(error: ContinueAsNew) -> Outcome:
     return Outcome("continued", value=error.encoded)
+
+
+def at_last(outcome: Outcome, undos: bool, cancel_name: str | None, run_id: str) -> Outcome:
+    """Return the outcome once all branches have ended: only then is it known to begin anew."""
+    if outcome.verdict != "continued":
+        return outcome
+    if cancel_name is not None:
+        return ended_by(Cancelled(), cancel_name, run_id)
+    return Outcome("failed", error=DurabilityError(UNDOS_STAND)) if undos else outcome
 
 
 def ended_by(error: BaseException, cancel_name: str | None, run_id: str) -> Outcome:
