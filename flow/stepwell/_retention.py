@@ -11,7 +11,7 @@ from stepwell import _options as check
 from stepwell_queue.contract import Keep, NamedKeep, Status
 from stepwell_runtime.definitions import Definition, Seconds, seconds
 
-EndStatus = Literal["completed", "failed", "cancelled", "terminated", "expired", "continued"]
+EndStatus = Literal["completed", "failed", "cancelled", "terminated", "expired"]
 END_STATUSES = tuple(status.name.lower() for status in Status if status.terminal)
 
 

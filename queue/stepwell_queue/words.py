@@ -30,7 +30,6 @@ class Status(enum.IntEnum):
     CANCELLED = 12
     TERMINATED = 13
     EXPIRED = 14
-    CONTINUED = 15
 
     @property
     def terminal(self) -> bool:

@@ -27,7 +27,6 @@ RunStatus = Literal[
     "cancelled",
     "terminated",
     "expired",
-    "continued",
 ]
 STATUSES = (*(status.name.lower() for status in Status), "rolling_back", "no_code")
 

@@ -19,7 +19,7 @@ MOST_COPIES: Final = 10_000
 """Runs in one verb that stores copies."""
 
 # Checked where a verb comes in over the network, like `Time`.
-AnyStatus = Annotated[int, Meta(ge=int(Status.SCHEDULED), le=int(Status.CONTINUED))]
+AnyStatus = Annotated[int, Meta(ge=int(Status.SCHEDULED), le=int(Status.EXPIRED))]
 AnyPhase = Annotated[int, Meta(ge=int(Phase.FORWARD), le=int(Phase.ROLLING_BACK))]
 AnyRollback = Annotated[int, Meta(ge=int(Rollback.NONE), le=int(Rollback.INCOMPLETE))]
 Count = Annotated[int, Meta(ge=0, le=2**31)]

@@ -14,7 +14,7 @@ from stepwell_queue.words import Status, WorkerState
 R = TypeVar("R")
 
 # Checked where a verb comes in over the network, like `Time`.
-Terminal = Annotated[int, Meta(ge=int(Status.COMPLETED), le=int(Status.CONTINUED))]
+Terminal = Annotated[int, Meta(ge=int(Status.COMPLETED), le=int(Status.EXPIRED))]
 PutAside = Annotated[int, Meta(ge=int(Status.HELD), le=int(Status.STUCK))]
 About = Annotated[int, Meta(ge=int(WorkerState.STARTING), le=int(WorkerState.STOPPING))]
 

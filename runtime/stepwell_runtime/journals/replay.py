@@ -23,7 +23,7 @@ Verdict = Literal["ok", "diverged", "raises", "not_durable", "cannot_decode", "n
 THE_END: Final = "the end"
 _WAITED: Final = frozenset((Status.PARKED, Status.STUCK))
 # These end from outside, wherever the code stands.
-_CUT: Final = frozenset((Status.TERMINATED, Status.EXPIRED, Status.CONTINUED))
+_CUT: Final = frozenset((Status.TERMINATED, Status.EXPIRED))
 
 
 class Outcome(msgspec.Struct, frozen=True):
