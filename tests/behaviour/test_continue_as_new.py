@@ -6,6 +6,7 @@ import pytest
 
 from stepwell import (
     DurabilityError,
+    Event,
     RunCancelled,
     Signal,
     Stepwell,
@@ -179,5 +180,20 @@ async def test_an_undo_that_a_race_leaves_behind_is_not_forgotten(app: Stepwell)
         await stage.reached("raced")
         stage.reach("go on")
         with pytest.raises(DurabilityError, match="would forget the undos"):
+            await run.result(timeout=LONG)
+    assert stage.done == ["won", "undone"]
+
+
+async def test_a_cancel_that_comes_before_it_begins_anew_is_not_lost(app: Stepwell) -> None:
+    run = await app.start(begins_anew_after_a_race(1), id="run")
+    async with app.worker():
+        await stage.reached("booking")
+        await stage.reached("raced")
+        await run.cancel()
+        async for event in run.events():
+            if isinstance(event.event, Event) and event.event.kind == "cancel":
+                break
+        stage.reach("go on")
+        with pytest.raises(RunCancelled):
             await run.result(timeout=LONG)
     assert stage.done == ["won", "undone"]

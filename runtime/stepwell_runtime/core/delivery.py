@@ -62,7 +62,10 @@ def _deliver_detached(execution: Execution, record: Record) -> None:
 
 
 def _deliver_cancel(execution: Execution, record: Record) -> None:
-    if execution.cancel_name is None and execution.forward:
+    ended = execution.main_outcome
+    # A run that is about to begin anew has not ended: the cancel would be lost with its journal.
+    anew = ended is not None and ended.verdict == "continued"
+    if execution.cancel_name is None and (execution.forward or anew):
         execution.cancel_name, execution.cancel_reason = record.name, record.value
         cancel_branch(execution, execution.main)
         cancel_linked(execution)
