@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Iterable
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _BYTES: Final = 4
 
@@ -27,8 +28,9 @@ def _described(constant: object) -> str:
         parts = [constant.co_code.hex(), *map(_described, constant.co_consts)]
         names = (constant.co_names, constant.co_varnames, constant.co_freevars)
         return f"code({parts}, {names})"
-    if isinstance(constant, frozenset):  # its order is another in each process
-        return f"set({sorted(map(_described, constant))})"
-    if isinstance(constant, tuple):
-        return f"tuple({[_described(one) for one in constant]})"
+    if isinstance(constant, frozenset | tuple):
+        inner = [_described(one) for one in cast("Iterable[object]", constant)]
+        if isinstance(constant, frozenset):
+            return f"set({sorted(inner)})"  # its order is another in each process
+        return f"tuple({inner})"
     return f"{type(constant).__name__} {constant!r}"

@@ -325,8 +325,8 @@ async def naps() -> None:
 
 
 @plainly("`emit()` outside of runs")
-def _() -> object:
-    return stepwell.emit("tokens", "hello")
+def _() -> None:
+    stepwell.emit("tokens", "hello")
 
 
 @plainly("`now()` outside of a workflow")

@@ -176,7 +176,8 @@ async def test_no_table_keeps_rows_of_runs_that_are_deleted(bench: Bench, path: 
 
 async def found(bench: Bench, **which: Any) -> list[EndedTree]:
     now = bench.clock.now()
-    return list(await bench.store.read(FindPrunable(EndedFilter(**which), None, now, 100)))
+    trees = await bench.store.read(FindPrunable(EndedFilter(**which), None, now, 100))
+    return list(trees)
 
 
 async def test_names_and_statuses_choose_among_ended_runs(bench: Bench) -> None:
