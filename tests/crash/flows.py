@@ -141,12 +141,12 @@ class Declined(Exception):
     pass
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def linear(number: int) -> list[str]:
     return [await work("a"), await work("b"), await work("c")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def branching(number: int) -> list[str]:
     async def two() -> str:
         return await work("b") + await third_time_lucky("c")
@@ -154,43 +154,43 @@ async def branching(number: int) -> list[str]:
     return list(await parallel(work("a"), two(), work_in_thread("d")))
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def napping(number: int) -> list[str]:
     before = await work("a")
     await sleep(0.03)
     return [before, await work("b")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def asking(number: int) -> list[str]:
     before = await work("a")
     answer = await wait_for_signal(approved)
     return [before, answer, await work("b")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def retrying(number: int) -> list[str]:
     return [await third_time_lucky("a"), await work("b")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def remote(number: int) -> list[str]:
     return [await work("a"), await work_elsewhere("b"), await work("c")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def batched(number: int) -> list[str]:
     sent = [send_some(f"{current_run().id}/1.{branch}.0") for branch in range(2)]
     return [await work("a"), *await parallel(*sent), await work("b")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def parent(number: int) -> list[str]:
     detached = await start(napping(number))
     return [*await linear(number), *await detached.result(), await work("a")]
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def failing(number: int) -> None:
     await undoable_work("a")
     compensate(undo("b"))
@@ -199,14 +199,14 @@ async def failing(number: int) -> None:
     raise Declined(number)
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def withdrawn(number: int) -> None:
     await undoable_work("a")
     await undoable_work("b")
     await wait_for_signal(approved)
 
 
-@workflow
+@workflow(max_crashes=1000)
 async def held(gate: int) -> list[str]:
     return [await work("a"), await hold(gate), await work("c")]
 

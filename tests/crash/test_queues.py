@@ -74,9 +74,9 @@ class Crew:
         self._workers[process].send_signal(number)
 
     def busy(self, rng: Random) -> int:
-        """Choose one of those that have begun something."""
+        """Choose one of those that have begun something; any, if those were killed."""
         found = {one.process for one in self.moments()} & self._workers.keys()
-        return rng.choice(sorted(found))
+        return rng.choice(sorted(found or self._workers))
 
     def moments(self) -> list[Moment]:
         return jobs.read(self.log)
