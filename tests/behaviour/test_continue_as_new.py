@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from stepwell import (
@@ -21,7 +25,9 @@ from stepwell import (
     wait_for_signal,
     workflow,
 )
+from stepwell.testing import SignalAt, crash_test
 from tests.behaviour.stage import LONG, stage
+from tests.conftest import Scale
 
 pytestmark = pytest.mark.anyio
 word = Signal("word", int)
@@ -197,3 +203,35 @@ async def test_a_cancel_that_comes_before_it_begins_anew_is_not_lost(app: Stepwe
         with pytest.raises(RunCancelled):
             await run.result(timeout=LONG)
     assert stage.done == ["won", "undone"]
+
+
+async def test_a_crash_behind_any_write_of_an_endless_run_loses_and_doubles_no_signal() -> None:
+    report = await crash_test(
+        takes([]), signals=[SignalAt(word, value) for value in range(5)], include=[__name__]
+    )
+    assert report.outcome.result == [0, 1, 2, 3, 4]
+    assert report.crashed_after == tuple(range(1, report.writes))
+
+
+@workflow
+async def counts_down(left: int) -> None:
+    await work("again")
+    if left:
+        continue_as_new(counts_down(left - 1))
+
+
+@pytest.mark.blocking  # it looks into the file
+async def test_many_generations_leave_no_more_behind_than_a_few(
+    tmp_path: Path, scale: Scale
+) -> None:
+    path = tmp_path / "endless.db"
+    async with Stepwell(path, durability="process") as app, app.worker():
+        sizes: list[int] = []
+        for generations in (5, scale(200, 10_000)):
+            run = await app.start(counts_down(generations), id=f"run-{generations}")
+            await run.result(timeout=300.0)
+            with closing(sqlite3.connect(path)) as db:
+                tables = ("runs", "journal", "open_ops", "inbox", "blobs", "audit")
+                rows = [db.execute(f"SELECT count(*) FROM {one}").fetchone()[0] for one in tables]
+            sizes.append(sum(rows))
+    assert sizes == [2, 4]  # a run and its last step, each
