@@ -16,6 +16,7 @@ from stepwell_queue.contract import (
     Continue,
     Emit,
     Finish,
+    Fork,
     Park,
     Prune,
     PurgeDeadLetters,
@@ -25,6 +26,7 @@ from stepwell_queue.contract import (
     Reschedule,
     Settle,
     StartMany,
+    Terminate,
 )
 from stepwell_queue.contract.check import MAX_BYTES, SMALL, WEIGHTS, refuse
 from stepwell_queue.errors import StoreUnavailable
@@ -45,7 +47,9 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING: Final = 256 * 1024 * 1024  # bytes; workers' verbs are bounded by what they hold
 _INLINE_ROWS: Final = 512
 _INLINE_BYTES: Final = 1024 * 1024
-_OF_MANY: Final = frozenset((Prune, PurgeQueue, Requeue, PurgeDeadLetters))  # they weigh by rows
+_OF_MANY: Final = frozenset(  # they weigh by rows
+    (Prune, PurgeQueue, Requeue, PurgeDeadLetters, Terminate, Fork)
+)
 _LITTLE: Final = _INLINE_ROWS * SMALL  # bytes, which cannot be more rows than that
 _FIRST_RETRY, _LAST_RETRY = 0.05, 2.0
 _KEPT: Final = frozenset(
