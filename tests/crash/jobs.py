@@ -102,7 +102,8 @@ async def once(number: int) -> int:
 
 
 def read(file: Path) -> list[Moment]:
-    return [msgspec.json.decode(line, type=Moment) for line in file.read_bytes().splitlines()]
+    *lines, _ = file.read_bytes().split(b"\n")  # behind the last one: a line that is being written
+    return [msgspec.json.decode(line, type=Moment) for line in lines]
 
 
 async def call(store: str) -> list[int]:
