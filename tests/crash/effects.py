@@ -27,5 +27,5 @@ class Effects:
         return self._counted
 
     def all(self) -> list[Effect]:
-        *lines, _ = self.file.read_bytes().split(b"\n")  # behind the last: one that is being written
+        *lines, _ = self.file.read_bytes().split(b"\n")  # the last is being written
         return [msgspec.json.decode(line, type=Effect) for line in lines]
