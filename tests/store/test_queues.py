@@ -42,7 +42,7 @@ from stepwell_queue.contract import (
     SetQueue,
     Terms,
 )
-from stepwell_queue.sqlite.verbs_queue import REMEMBERED
+from stepwell_queue.sqlite.heard import REMEMBERED
 from tests.store.fleet import peers
 from tests.store.kit import TASK, Bench, ManualClock, open_bench
 

@@ -168,7 +168,7 @@ def requeue(
         say("would requeue", in_store(store, count), as_json)
         return
     if not yes:
-        ask(f"Requeue {tasks(in_store(store, count))}?")
+        ask(f"Requeue {out.counted(in_store(store, count), 'task')}?")
     say("requeued", in_store(store, work), as_json)
 
 
@@ -211,7 +211,7 @@ def purge(
         say("would delete", in_store(store, count), as_json)
         return
     if not yes:
-        ask(f"Delete {tasks(in_store(store, count))} for ever?")
+        ask(f"Delete {out.counted(in_store(store, count), 'task')} for ever?")
     say("deleted", in_store(store, work), as_json)
 
 
@@ -224,12 +224,8 @@ def ask(question: str) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-def tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
-
-
 def say(done: str, count: int, as_json: bool) -> None:
     if as_json:
         out.document({done.replace(" ", "_"): count})
     else:
-        typer.echo(f"{done} {tasks(count)}")
+        typer.echo(f"{done} {out.counted(count, 'task')}")

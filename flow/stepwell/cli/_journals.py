@@ -96,7 +96,7 @@ def export(
     with refusals(), _written(output) as file:
         count = in_store(store, work)
     if output is not None:
-        typer.echo(f"wrote {count} run{'' if count == 1 else 's'} to {output}")
+        typer.echo(f"wrote {out.counted(count, 'run')} to {output}")
 
 
 @contextmanager
@@ -142,5 +142,5 @@ def import_(
         out.document({"imported": imported})
     else:
         count = len(imported)
-        typer.echo(f"imported {count} run{'' if count == 1 else 's'} from {file}")
+        typer.echo(f"imported {out.counted(count, 'run')} from {file}")
         typer.echo("what had not ended is paused: `stepwell resume ID` lets it go on", err=True)

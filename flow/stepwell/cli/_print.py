@@ -65,6 +65,11 @@ def _cell(column: str, value: str | Text) -> Text:
     return Text(value)
 
 
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words: `1 run`, `2 runs`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def when(moment: datetime | None) -> str:
     """Return a moment in local time, to the millisecond."""
     if moment is None:

@@ -72,7 +72,7 @@ def prune(
     if as_json:
         out.document({"deleted": gone})
     else:
-        typer.echo(f"deleted {gone} run{'' if gone == 1 else 's'}")
+        typer.echo(f"deleted {out.counted(gone, 'run')}")
 
 
 def _given(store: str | None) -> str:

@@ -279,7 +279,7 @@ def purge(
     if as_json:
         out.document({"queue": name, "cancelled": cancelled})
     else:
-        typer.echo(f"cancelled {cancelled} run{'' if cancelled == 1 else 's'}")
+        typer.echo(f"cancelled {out.counted(cancelled, 'run')}")
 
 
 def done(name: str, word: str, as_json: bool) -> None:

@@ -89,7 +89,7 @@ def replay(
     else:
         total = sum(counts.values())
         parts = [f"{count} {_words(verdict)}" for verdict, count in sorted(counts.items())]
-        typer.echo(f"{total} run{'' if total == 1 else 's'} replayed: {', '.join(parts) or 'none'}")
+        typer.echo(f"{out.counted(total, 'run')} replayed: {', '.join(parts) or 'none'}")
     if bad:
         raise typer.Exit(FOUND)
 

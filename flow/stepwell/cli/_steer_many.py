@@ -96,11 +96,11 @@ def steer(action: SteeringAction, who: Who) -> None:
     for one in done.refusals:
         typer.echo(f"{one.id}: {one.reason}", err=True)
     if who.dry_run:
-        typer.echo(f"would {action} {done.matched} run{'' if done.matched == 1 else 's'}")
+        typer.echo(f"would {action} {out.counted(done.matched, 'run')}")
         return
     parts = [f"{count} {status}" for status, count in done.changed.items()]
     parts += [f"{done.refused} refused"] if done.refused else []
-    runs = f"{done.matched} run{'' if done.matched == 1 else 's'}"
+    runs = out.counted(done.matched, "run")
     typer.echo(runs + (f": {', '.join(parts)}" if parts else ""))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from stepwell_queue.contract import PauseQueue, PurgeQueue, QueueSettings, ResumeQueue, SetQueue
 from stepwell_queue.errors import RequestRefused
 from stepwell_queue.sqlite.ageing import drop as drop_ageing
+from stepwell_queue.sqlite.heard import uids_in, with_uid
 from stepwell_queue.sqlite.statements import SQL
 from stepwell_queue.sqlite.tell import cancel
 from stepwell_queue.sqlite.tx import Tx
@@ -22,8 +22,6 @@ _HEARD, _NOTE_HEARD = SQL["heard_of_queue"], SQL["note_heard"]
 _OPEN, _DROP_BUCKETS = SQL["open_targets"], SQL["drop_buckets"]
 _UNCLAIMED: Final = SQL["unclaimed_in_queue"]
 MOST_PURGED: Final = 10_000
-REMEMBERED: Final = 32
-"""How many of the last changes of a queue are known when they are said again."""
 _LARGEST: Final = 2**63 - 1
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -56,10 +54,10 @@ def _is_heard(tx: Tx, verb: SetQueue | PauseQueue | ResumeQueue) -> bool:
     if not verb.uid:
         return False
     row = tx.one(_HEARD, (verb.queue,))
-    heard: list[str] = [] if row is None else json.loads(row[0])
+    heard = [] if row is None else uids_in(row[0])
     if verb.uid in heard:
         return True
-    tx.execute(_NOTE_HEARD, (verb.queue, json.dumps([*heard, verb.uid][-REMEMBERED:])))
+    tx.execute(_NOTE_HEARD, (verb.queue, with_uid(heard, verb.uid)))
     return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from stepwell_queue.contract import (
@@ -17,6 +16,7 @@ from stepwell_queue.contract import (
 )
 from stepwell_queue.errors import RequestRefused, RunNotFound
 from stepwell_queue.sqlite.dependents import give_up, release
+from stepwell_queue.sqlite.heard import uids_in, with_uid
 from stepwell_queue.sqlite.inserts import VALUE
 from stepwell_queue.sqlite.pauses import drop_pause, pause_now
 from stepwell_queue.sqlite.statements import SQL
@@ -29,8 +29,6 @@ _CLOSE_ALL, _BLOB, _COUNT_SWEEP = SQL["close_all_ops"], SQL["put_blob"], SQL["co
 _FIND_NAME, _PUT_NAME = SQL["find_name"], SQL["put_name"]
 _CLOSE_NAME, _OPEN_NAME = SQL["close_name"], SQL["open_name"]
 _TERMINATED: Final = int(Status.TERMINATED)
-REMEMBERED: Final = 32
-"""How many of the last changes of a name are known when they are said again."""
 MOST_TERMINATED: Final = 1000
 """Runs that are ended in one transaction beside those which were named."""
 
@@ -129,11 +127,11 @@ def _name(tx: Tx, verb: PauseName | ResumeName) -> tuple[int, float, str, str, l
     if row is None:
         return 0, 0.0, "", "", []
     paused, at, actor, reason, heard = row
-    return paused, at, actor, reason, json.loads(heard)
+    return paused, at, actor, reason, uids_in(heard)
 
 
 def _put_name(
     tx: Tx, verb: PauseName | ResumeName, stands: tuple[int, float, str, str], heard: list[str]
 ) -> None:
-    said = json.dumps([*heard, verb.uid][-REMEMBERED:])
+    said = with_uid(heard, verb.uid)
     tx.execute(_PUT_NAME, (verb.name, *stands, said))
